@@ -104,6 +104,12 @@ class DeepTest : public KernelTest {
                       {{{3}, {2300}}}});
     expect_passes(some_of(arch_, trials, 3));
   }
+  void check_rows_of_batches() {
+    AttentionSpec spec = by_total_row(of_sequences(spec_of(4, 2, 320), 64, false));
+    expect_passes(spec, {{{5}, {200, 8, 70}}});
+    spec.ragged = true;
+    expect_passes(spec, {{{5, 0, 70, 1}, {200, 8, 70, 3}}});
+  }
   // A window costs the same whatever is before it; and no score is asked about of a tile that is
   // whole.
   void check_tiles_that_expressions_decide() {

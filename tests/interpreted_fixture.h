@@ -165,6 +165,13 @@ class InterpretedTest : public MapTest {
     expect_interprets(spec, {{{70}, {200}}}, false);
   }
 
+  void expect_rows_of_batches() {
+    AttentionSpec spec = by_total_row(spec_of({}));
+    expect_interprets(spec, {{{40, 40}, {70, 70}}}, false);
+    spec.ragged = true;
+    expect_interprets(spec, {{{60, 0, 31}, {200, 30, 31}}}, false);
+  }
+
   // Pages, ragged batches, parts of the keys, decodes, deep heads. All beside the kernel that
   // compiles the mask in the proof, else one of the first two alone.
   void expect_shapes() {

@@ -66,6 +66,16 @@ MaskSpec tree_of_drafts() {
   return tree(Kind::kOr, {before, path});
 }
 
+AttentionSpec by_total_row(AttentionSpec spec) {
+  spec.mask = expression_of("(total_row + kv_idx) % 5 != 1 && total_row / 64 != kv_idx / 64");
+  spec.score_mod.kind = ScoreModSpec::Kind::kCustom;
+  spec.score_mod.custom.name = "of_rows";
+  // NOTE: of a name that the kernel's own parameter has.
+  spec.score_mod.custom.code = "score + p.q_offsets[total_row]";
+  spec.score_mod.custom.params = {{"q_offsets", ParamSpec::Type::kF32Array}};
+  return spec;
+}
+
 AttentionSpec with_group(AttentionSpec spec, int heads, int group) {
   spec.num_q_heads = heads;
   spec.group = group;

@@ -49,6 +49,10 @@ inline MaskSpec documents_by_head() {
                      {{"doc", Type::kI32Array}});
 }
 
+inline MaskSpec documents_by_row() {
+  return over_arrays("p.doc[total_row] == p.doc[kv_idx]", {{"doc", Type::kI32Array}});
+}
+
 /// Causal, and an image's tokens see one another.
 inline MaskSpec image_prefix() {
   return over_arrays("kv_idx <= q_idx || p.image[q_idx] != 0 && p.image[q_idx] == p.image[kv_idx]",
@@ -153,7 +157,8 @@ class MapTest : public KernelTest {
             const bool there = q_row < q_len && key < kv_len;
             const bool visible =
                 there && functions->visible({b, h, h / problem.spec.group, q_row + kv_len - q_len,
-                                             key, q_len, kv_len});
+                                             key, q_len, kv_len,
+                                             static_cast<std::int32_t>(problem.first_q_row(b))});
             const int quarter = r / 64 * 2 + c / 64;
             if (there) (visible ? seen : hidden)[quarter] = true;
             const int word = c % 8 / 2, bit = c / 8 * 2 + c % 2;

@@ -204,6 +204,12 @@ class MlaTest : public KernelTest {
     trials.push_back({heads, {{{2}, {500, 64}}}});
     expect_passes(some_of(arch_, trials, 3));
   }
+  void check_rows_of_batches() {
+    AttentionSpec spec = by_total_row(spec_of(20, 64, 2));
+    expect_passes(spec, {{{3}, {200, 8, 70}}});
+    spec.ragged = true;
+    expect_passes(spec, {{{5, 0, 40, 1}, {200, 8, 70, 3}}});
+  }
   // The same where keys are dealt out in runs.
   void check_runs_of_expressions() {
     AttentionSpec window = spec_of(96, 64, 0);

@@ -24,11 +24,12 @@ from .language import Array, Symbol
 
 # FlexAttention counts the rows of this call, specs the positions in the sequence.
 _Q_IDX = {"row": Symbol("q_row", "int", natural=True),
-          "end": Symbol("q_idx", "int")}
+          "end": Symbol("q_idx", "int"),
+         "total": Symbol("total_row", "int", natural=True)}
 # Names that no parameter may have: what expressions see, and the keywords that Python has not.
 _TAKEN = frozenset(
-    "b h kv_h q_idx kv_idx q_len kv_len q_row score p auto bool case catch char const default delete "
-    "do double else enum explicit export extern false float for friend goto inline int long mutable "
+    "b h kv_h q_idx kv_idx q_len kv_len q_row total_row score p auto bool case catch char const "
+    "default delete do double else enum explicit export extern false float for friend goto inline int long mutable "
     "namespace new operator private protected public register short signed sizeof static struct "
     "switch template this throw true typedef typename union unsigned using virtual void volatile "
     "while".split())
@@ -304,7 +305,7 @@ def _as(given: Any, kind: type, none: str, trace: Callable) -> Any:
 
 def _q_symbol(q_idx: str) -> Symbol:
     if q_idx not in _Q_IDX:
-        raise ValueError(f'q_idx is {q_idx!r}; allowed: "row", "end"')
+        raise ValueError(f'q_idx is {q_idx!r}; allowed: "row", "end", "total"')
     return _Q_IDX[q_idx]
 
 

@@ -103,7 +103,9 @@ struct EntryText {
   StructText arguments, scalars, params;
 };
 
-EntryText entry_text(const PlannedKernel& kernel, const std::vector<ParamSpec>& declared) {
+/// @param reads_offsets whether the user's functions ask where sequences begin
+EntryText entry_text(const PlannedKernel& kernel, const std::vector<ParamSpec>& declared,
+                     bool reads_offsets) {
   EntryText text;
   std::vector<std::vector<std::string>> parts(declared.size());  // of each p.<name>
   for (const KernelParameter& parameter : kernel.parameters) {
@@ -113,9 +115,14 @@ EntryText entry_text(const PlannedKernel& kernel, const std::vector<ParamSpec>& 
     }
     const bool by_address = parameter.kind == KernelParameter::Kind::kTensorMap ||
                             parameter.kind == KernelParameter::Kind::kStruct;
-    StructText& group = is_of_masks(parameter) ? text.scalars : text.arguments;
-    group.members.push_back(fmt::format("  {} {};", member_type(parameter), parameter.name));
-    group.values.push_back((by_address ? "&" : "") + parameter.name);
+    const auto add_to = [&](StructText& group) {
+      group.members.push_back(fmt::format("  {} {};", member_type(parameter), parameter.name));
+      group.values.push_back((by_address ? "&" : "") + parameter.name);
+    };
+    add_to(is_of_masks(parameter) ? text.scalars : text.arguments);
+    if (reads_offsets && parameter.source == ParameterSource(BufferId{BufferId::Kind::kQOffsets})) {
+      add_to(text.scalars);
+    }
   }
   for (std::size_t i = 0; i < declared.size(); ++i) {
     const spec::ParamShape shape = spec::shape_of(declared[i].type);
@@ -298,12 +305,12 @@ std::vector<ParamSpec> params_of(const KernelPlan& plan) {
 Result<std::string> render_main(const KernelPlan& plan, const SourceFile& file, UserCode& user) {
   const std::vector<ParamSpec> declared = params_of(plan);
   if (Status checked = check_parameters(plan, declared); !checked) return checked.error();
-  const EntryText text = entry_text(plan.main(), declared);
   // Once to learn the line of the user's functions, once with it: its digits change no line.
   Result<RenderedText> rendered = RenderedText{};
   int first_line = 1;
   for (int round = 0; round < 2; ++round) {
     user = print_user_code(plan.spec, kFileName, first_line);
+    const EntryText text = entry_text(plan.main(), declared, user.reads_offsets);
     rendered = render(file.text, main_values(plan, text, user));
     if (!rendered) return std::move(rendered).error();
     for (const RenderedText::Position& position : rendered->positions) {
@@ -315,10 +322,10 @@ Result<std::string> render_main(const KernelPlan& plan, const SourceFile& file, 
 
 /// A kernel beside the main one.
 Result<std::string> render_step(const KernelPlan& plan, const PlannedKernel& kernel,
-                                const SourceFile& file) {
+                                const SourceFile& file, const UserCode& user) {
   const bool has_mask = kernel.id == KernelId::kMap;
   const std::vector<ParamSpec> declared = has_mask ? params_of(plan) : std::vector<ParamSpec>();
-  const EntryText text = entry_text(kernel, declared);
+  const EntryText text = entry_text(kernel, declared, user.reads_offsets);
   Result<RenderedText> rendered = render(
       file.text, has_mask ? user_values(kernel, text) : kernel_values(kernel, text.arguments));
   if (!rendered) return std::move(rendered).error();
@@ -339,8 +346,9 @@ Result<KernelSource> generate(const KernelPlan& plan, const TemplateSet& templat
     includes += includes_of(kernel) + "\n";
     source.entries.push_back(kernel.entry);
     const SourceFile& file = *templates.find(template_of(kernel.id));
-    Result<std::string> text = kernel.id == KernelId::kAttention ? render_main(plan, file, user)
-                                                                 : render_step(plan, kernel, file);
+    Result<std::string> text = kernel.id == KernelId::kAttention
+                                   ? render_main(plan, file, user)
+                                   : render_step(plan, kernel, file, user);
     if (!text) return std::move(text).error();
     source.text += *text;
     if (used.empty() || used.back().name != file.name) used.push_back(file);

@@ -58,6 +58,7 @@ class Printer {
   static constexpr std::string_view kHead =
       "namespace attnjit_user {\n"
       "using namespace attnjit;\n";
+  static constexpr std::string_view kTotalRow = "total_row";
 
   /// The type of a mask or a score modification. Called in the order of spec_scalars() and of the
   /// snippets.
@@ -122,6 +123,7 @@ class Printer {
   std::string function(const CustomCode& custom, SnippetKind kind, const std::string& field) {
     const std::optional<spec::Expression>& expression = snippets_[next_snippet_++];
     const bool mask = kind == SnippetKind::kMask;
+    if (names_total_row(custom, expression)) define_total_row();
     std::string name = unique((mask ? "Mask_" : "ScoreMod_") + custom.name);
     const std::string signature =
         mask ? "__device__ __forceinline__ static bool visible(const Coord& c, const Params& p)"
@@ -152,6 +154,27 @@ class Printer {
     return name;
   }
 
+  static bool names_total_row(const CustomCode& custom,
+                              const std::optional<spec::Expression>& expression) {
+    return expression ? spec::names(*expression, spec::Coord::kTotalRow)
+                      : custom.code.find(kTotalRow) != std::string::npos;
+  }
+
+  /// Prints what the first function that names total_row calls.
+  void define_total_row() {
+    if (has_total_row_) return;
+    has_total_row_ = true;
+    out_.reads_offsets = spec_.ragged;
+    // NOTE: `Scalars::`, as a user's parameter may have the same name.
+    body_ += fmt::format(
+        "\n"
+        "template <class Place>\n"
+        "__device__ __forceinline__ auto total_row(const Place& at, const Params& p) {{\n"
+        "  return row_of_batch(at, {});\n"
+        "}}\n",
+        spec_.ragged ? "p.Scalars::q_offsets[at.b]" : "expr_mul(at.b, at.q_len)");
+  }
+
   /// NOTE: the body gets a block of its own, so that it may reuse the names of the coordinates; the
   /// braces that close it still count as the snippet's, for that is where a compiler misses a
   /// return.
@@ -162,9 +185,14 @@ class Printer {
         "    [[maybe_unused]] const int b = c.b, h = c.h, kv_h = c.kv_h, q_idx = c.q_idx,\n"
         "                               kv_idx = c.kv_idx, q_row = c.q_row(), q_len = c.q_len,\n"
         "                               kv_len = c.kv_len;\n"
+        "{}"
         "    {{\n"
         "#line 1 \"user:{}\"\n{}\n    }}\n  }}\n",
-        head, signature, code_field, code);
+        head, signature,
+        code.find(kTotalRow) == std::string::npos
+            ? ""
+            : "    [[maybe_unused]] const int total_row = attnjit_user::total_row(c, p);\n",
+        code_field, code);
     const auto lines = [](std::string_view part) {
       return static_cast<int>(std::count(part.begin(), part.end(), '\n'));
     };
@@ -188,6 +216,7 @@ class Printer {
   std::string_view file_;
   int first_line_;
   std::set<std::string> names_;
+  bool has_total_row_ = false;
   std::string body_;
   UserCode out_;
 };

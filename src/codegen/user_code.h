@@ -11,11 +11,12 @@
 namespace attnjit {
 
 struct UserCode {
-  std::string functions;  ///< definitions in namespace attnjit_user; empty: no custom code
-  std::string mask;       ///< the mask as a type
-  std::string score_mod;  ///< the score modification as a type
-  std::string key;        ///< what of custom code decides the image, tier by tier; empty: none
-  bool trusted = false;   ///< holds a function body as the user wrote it
+  std::string functions;       ///< definitions in namespace attnjit_user; empty: no custom code
+  std::string mask;            ///< the mask as a type
+  std::string score_mod;       ///< the score modification as a type
+  std::string key;             ///< what of custom code decides the image, tier by tier; empty: none
+  bool trusted = false;        ///< holds a function body as the user wrote it
+  bool reads_offsets = false;  ///< q_offsets is to be among the Scalars
 };
 
 /// Prints a spec's mask and score modification. `first_line` is the line of the rendered file

@@ -139,19 +139,21 @@ inline constexpr int kMaxExpressionNodes = 2048;
 Result<Expression> parse_expression(std::string_view code, SnippetKind kind,
                                     std::span<const ParamSpec> params);
 
-/// The expression as CUDA C++, printed from the AST: coordinates as c.q_idx, c.q_row(), the score
-/// as score, parameters as p.NAME, array_at(p.NAME, i), matrix_at(p.NAME, i, j), cube_at(p.NAME, i,
-/// j, k); operators whose meaning C leaves open as expr_add(a, b) and so on; functions as
-/// expr_<name>(..); casts as to_i32, to_u32, to_f32. templates/common/expression.cuh defines all of
-/// them. Deterministic.
+/// The expression as CUDA C++, printed from the AST: coordinates as c.q_idx, c.q_row() and
+/// total_row(c, p), the score as score, parameters as p.NAME, array_at(p.NAME, i),
+/// matrix_at(p.NAME, i, j), cube_at(p.NAME, i, j, k); operators whose meaning C leaves open as
+/// expr_add(a, b) and so on; functions as expr_<name>(..); casts as to_i32, to_u32, to_f32.
+/// templates/common/expression.cuh defines all of them. Deterministic.
 std::string print_cuda(const Expression& expression);
 
-/// A coordinate as a member of the kernels' Coord and TileCoord: "q_idx", "q_row()".
-std::string coord_member(Coord coord);
+/// A coordinate of the kernels' Coord or TileCoord that `place` names: "c.q_idx", "c.q_row()",
+/// "total_row(c, p)".
+std::string coord_text(std::string_view place, Coord coord);
 
 /// Where a score stands.
 struct Coordinates {
   std::int32_t b = 0, h = 0, kv_h = 0, q_idx = 0, kv_idx = 0, q_len = 0, kv_len = 0;
+  std::int32_t first_row = 0;  ///< rows of q before the sequence's
 
   /// The row within the call's sequence.
   std::int32_t q_row() const {

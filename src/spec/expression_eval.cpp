@@ -29,6 +29,9 @@ std::int32_t coordinate(const Coordinates& at, Coord coord) {
       return at.q_len;
     case Coord::kKvLen:
       return at.kv_len;
+    case Coord::kTotalRow:
+      return static_cast<std::int32_t>(static_cast<std::uint32_t>(at.first_row) +
+                                       static_cast<std::uint32_t>(at.q_row()));
   }
   return 0;
 }

@@ -138,7 +138,7 @@ class Printer {
         out_ += literal_text(node.type, node.value);
         return;
       case ExprOp::kCoord:
-        out_ += "c." + coord_member(node.coord);
+        out_ += coord_text("c", node.coord);
         return;
       case ExprOp::kScore:
         out_ += "score";
@@ -206,9 +206,11 @@ class Printer {
 
 }  // namespace
 
-std::string coord_member(Coord coord) {
+std::string coord_text(std::string_view place, Coord coord) {
   const std::string_view name = coord_names()[static_cast<std::size_t>(coord)];
-  return fmt::format("{}{}", name, coord == Coord::kQRow ? "()" : "");
+  // NOTE: where a sequence begins the launch's parameters say.
+  if (coord == Coord::kTotalRow) return fmt::format("{}({}, p)", name, place);
+  return fmt::format("{}.{}{}", place, name, coord == Coord::kQRow ? "()" : "");
 }
 
 std::string print_cuda(const Expression& expression) { return Printer(expression).run(); }

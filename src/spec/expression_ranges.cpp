@@ -197,7 +197,7 @@ bool is_literal(const ExprNode& node) { return node.constant && std::isfinite(no
 /// Whether a coordinate may have several values in a tile: TileCoord then has their range.
 bool differs_in_tile(Coord coord) {
   return coord == Coord::kH || coord == Coord::kQIdx || coord == Coord::kQRow ||
-         coord == Coord::kKvIdx;
+         coord == Coord::kKvIdx || coord == Coord::kTotalRow;
 }
 
 /// Whether an index may be one number in all of a tile: it names no coordinate that differs there,
@@ -272,8 +272,8 @@ class Printer {
   }
 
   void print_coordinate(Coord coord) {
-    const std::string member = "t." + coord_member(coord);
-    out_ += differs_in_tile(coord) ? member : fmt::format("range_of({})", member);
+    const std::string text = coord_text("t", coord);
+    out_ += differs_in_tile(coord) ? text : fmt::format("range_of({})", text);
   }
 
   const Expression& expression_;
@@ -316,6 +316,9 @@ struct RangeEvaluator::State {
         return range(tile.kv_idx);
       case Coord::kQLen:
         return range_of(tile.q_len);
+      case Coord::kTotalRow:
+        return range_add(q_row_range(range(tile.q_idx), tile.q_len, tile.kv_len),
+                         range_of(tile.first_row));
       case Coord::kKvLen:
         break;
     }

@@ -27,6 +27,7 @@ struct ScoreTile {
   std::int32_t b = 0, kv_h = 0;
   CoordRange h, q_idx, kv_idx;
   std::int32_t q_len = 0, kv_len = 0;
+  std::int32_t first_row = 0;  ///< rows of q before the sequence's
 };
 
 /// What a tile shows: nothing (seen = false), all (hidden = false), or perhaps a part.

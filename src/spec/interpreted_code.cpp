@@ -52,7 +52,7 @@ bool interprets_score_mod(const AttentionSpec& spec) {
 }
 
 Result<StackProgram> interpreted_code(const AttentionSpec& spec, std::span<const double> numbers,
-                                      std::span<const ParamView> params) {
+                                      std::span<const ParamView> params, std::int32_t batch) {
   std::optional<Expression> mask, score_mod;
   if (interprets_mask(spec)) {
     const Result<AttentionSpec> whole = with_numbers(spec, numbers);
@@ -71,7 +71,8 @@ Result<StackProgram> interpreted_code(const AttentionSpec& spec, std::span<const
     if (!parsed) return std::move(parsed).error();
     score_mod = *std::move(parsed);
   }
-  return compile_stack_code(mask ? &*mask : nullptr, score_mod ? &*score_mod : nullptr, params);
+  return compile_stack_code(mask ? &*mask : nullptr, score_mod ? &*score_mod : nullptr, params,
+                            spec.ragged ? batch + 1 : 0);
 }
 
 std::string why_not_interpreted(const AttentionSpec& spec) {
@@ -82,7 +83,7 @@ std::string why_not_interpreted(const AttentionSpec& spec) {
   std::vector<double> numbers;
   for (const SpecScalar& scalar : spec_scalars(spec)) numbers.push_back(scalar.traits.sample);
   const std::vector<ParamView> params(declared_params(spec).size());
-  const Result<StackProgram> code = interpreted_code(spec, numbers, params);
+  const Result<StackProgram> code = interpreted_code(spec, numbers, params, 1);
   if (code) return {};
   return fmt::format("no kernel interprets this custom code: {}: {}", code.error().field,
                      code.error().message);

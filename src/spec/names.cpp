@@ -10,8 +10,8 @@
 namespace attnjit::spec {
 namespace {
 
-constexpr std::string_view kCoords[] = {"b",     "h",      "kv_h",  "q_idx",
-                                        "q_row", "kv_idx", "q_len", "kv_len"};
+constexpr std::string_view kCoords[] = {"b",      "h",     "kv_h",   "q_idx",    "q_row",
+                                        "kv_idx", "q_len", "kv_len", "total_row"};
 constexpr std::size_t kMaxNameLength = 64;
 
 void collect(const CustomCode& custom, std::vector<ParamSpec>& params) {

@@ -14,7 +14,7 @@
 namespace attnjit::spec {
 
 /// The coordinates of a score, in the order of enum Coord: all i32.
-enum class Coord : std::uint8_t { kB, kH, kKvH, kQIdx, kQRow, kKvIdx, kQLen, kKvLen };
+enum class Coord : std::uint8_t { kB, kH, kKvH, kQIdx, kQRow, kKvIdx, kQLen, kKvLen, kTotalRow };
 std::span<const std::string_view> coord_names();
 
 /// True for [a-z0-9_]{1,64}: the name of a custom mask or score modification.

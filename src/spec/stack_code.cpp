@@ -149,8 +149,8 @@ std::uint32_t bits_of(ExprType type, const ExprValue& value) {
 
 class Compiler {
  public:
-  Compiler(std::span<const ParamView> params, StackProgram& program)
-      : params_(params), program_(program) {}
+  Compiler(std::span<const ParamView> params, std::int32_t q_offsets, StackProgram& program)
+      : params_(params), q_offsets_(q_offsets), program_(program) {}
 
   Status add(const Expression& expression, int& end) {
     expression_ = &expression;
@@ -170,11 +170,17 @@ class Compiler {
 
   const ExprNode& node(Index index) const { return expression_->nodes[index]; }
 
-  static bool is_leaf(const ExprNode& node) { return node.constant || node.num_args == 0; }
+  /// Whether a node is an operand as it is.
+  static bool is_leaf(const ExprNode& node) {
+    return node.constant || (node.num_args == 0 && !is_total_row(node));
+  }
+  static bool is_total_row(const ExprNode& node) {
+    return node.op == ExprOp::kCoord && node.coord == Coord::kTotalRow;
+  }
 
   /// Values on the stack while a node is computed.
   int need_of(const ExprNode& node) const {
-    if (is_leaf(node)) return 0;
+    if (node.num_args == 0 || node.constant) return 0;
     if (node.num_args == 3 || (node.num_args == 2 && is_element(node))) {
       int need = node.num_args - 1;
       for (int i = 0; i < node.num_args; ++i) need = std::max(need, needs_[node.args[i]] + i);
@@ -213,13 +219,13 @@ class Compiler {
   /// An instruction whose operand is a leaf.
   void emit_with(unsigned word, const ExprNode& leaf) {
     const auto with = [&](unsigned operand, unsigned place) {
-      return word | operand << kStackOperandShift | place << kStackPlaceShift;
+      return word_with(word, operand, place);
     };
     if (leaf.constant) return emit(with(kOperandLiteral, 0), bits_of(leaf.type, leaf.value));
     switch (leaf.op) {
       case ExprOp::kCoord:
         if (leaf.coord == Coord::kKvIdx) return emit(with(kOperandKey, 0));
-        return emit(with(kOperandCoord, static_cast<unsigned>(leaf.coord)));
+        return emit_coord(word, leaf.coord);
       case ExprOp::kScore:
         return emit(with(kOperandScore, 0));
       case ExprOp::kParam: {
@@ -232,11 +238,30 @@ class Compiler {
     }
   }
 
+  static unsigned word_with(unsigned word, unsigned operand, unsigned place) {
+    return word | operand << kStackOperandShift | place << kStackPlaceShift;
+  }
+  void emit_coord(unsigned word, Coord coord) {
+    emit(word_with(word, kOperandCoord, static_cast<unsigned>(coord)));
+  }
+
+  /// The rows before the sequence, and the one in it.
+  void make_total_row(bool push) {
+    emit_coord(kStackLoad | (push ? kStackPush : 0), Coord::kB);
+    if (q_offsets_ > 0) {
+      emit(kStackElement1 | number_of(StackProgram::kQOffsets) << kStackPlaceShift);
+    } else {
+      emit_coord(kStackMultiply, Coord::kQLen);
+    }
+    emit_coord(kStackAdd, Coord::kQRow);
+  }
+
   /// Makes the accumulator a node's value; `push`: what it held is kept on the stack.
   /// NOTE: the recursion is bounded by kMaxExpressionHeight.
   void make(Index index, bool push) {
     const ExprNode& here = node(index);
     if (is_leaf(here)) return emit_with(kStackLoad | (push ? kStackPush : 0), here);
+    if (is_total_row(here)) return make_total_row(push);
     if (is_element(here)) return make_element(here, push);
     if (here.op == ExprOp::kSelect || (here.op == ExprOp::kCall && here.num_args == 3)) {
       make_operands(here, push);
@@ -276,7 +301,7 @@ class Compiler {
   }
 
   void make_element(const ExprNode& here, bool push) {
-    const unsigned number = number_of(here.param);
+    const unsigned number = number_of(static_cast<std::uint32_t>(here.param));
     const bool bf16 = shape_of(expression_->params[here.param].type).element == Dtype::kBf16;
     const unsigned flags =
         number << kStackPlaceShift | (bf16 ? kStackBf16 : 0) | float_flag(here.type);
@@ -296,16 +321,20 @@ class Compiler {
   }
 
   /// The number of an array in the code; its extents are noted.
-  unsigned number_of(std::int32_t param) {
+  unsigned number_of(std::uint32_t param) {
     std::vector<std::uint32_t>& arrays = program_.arrays;
-    const auto known = std::find(arrays.begin(), arrays.end(), static_cast<std::uint32_t>(param));
+    const auto known = std::find(arrays.begin(), arrays.end(), param);
     const auto number = static_cast<unsigned>(known - arrays.begin());
     if (known != arrays.end()) return number;
     if (arrays.size() == static_cast<std::size_t>(kStackArrays)) {
       refuse(fmt::format("names more than the {} arrays that a kernel interprets", kStackArrays));
       return 0;
     }
-    arrays.push_back(static_cast<std::uint32_t>(param));
+    arrays.push_back(param);
+    if (param == StackProgram::kQOffsets) {
+      program_.code.extents[number][0] = q_offsets_;
+      return number;
+    }
     const ParamView& view = params_[param];
     const int rank = shape_of(expression_->params[param].type).rank;
     const std::array<std::int64_t, 3> all{view.planes, view.rows, view.columns};
@@ -318,6 +347,7 @@ class Compiler {
   }
 
   std::span<const ParamView> params_;
+  std::int32_t q_offsets_;
   StackProgram& program_;
   const Expression* expression_ = nullptr;
   std::vector<int> needs_;
@@ -329,9 +359,9 @@ class Compiler {
 }  // namespace
 
 Result<StackProgram> compile_stack_code(const Expression* mask, const Expression* score_mod,
-                                        std::span<const ParamView> params) {
+                                        std::span<const ParamView> params, std::int32_t q_offsets) {
   StackProgram program;
-  Compiler compiler(params, program);
+  Compiler compiler(params, q_offsets, program);
   if (mask != nullptr) {
     if (Status added = compiler.add(*mask, program.code.mask_end); !added) return added.error();
   }

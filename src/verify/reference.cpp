@@ -92,7 +92,9 @@ class BlockWorker {
   spec::Coordinates coordinate(int r, int kv_idx) const {
     const int q_len = problem_.q_lens[task_.b];
     const int kv_len = keys();
-    return {task_.b, head(r), task_.kv_head, query(r) + kv_len - q_len, kv_idx, q_len, kv_len};
+    return {
+        task_.b, head(r), task_.kv_head, query(r) + kv_len - q_len,
+        kv_idx,  q_len,   kv_len,        static_cast<std::int32_t>(problem_.first_q_row(task_.b))};
   }
 
   void load_queries() {

@@ -19,6 +19,11 @@ struct Coord {
   }
 };
 
+/// A score's row in the whole of a batch, `before` rows of which are of the sequences before.
+ATTNJIT_DEVICE int row_of_batch(const Coord& c, int before) {
+  return static_cast<int>(u32(c.q_row()) + u32(before));
+}
+
 /// A number of a mask or a score modification: a constant, or a member of the launch parameters
 /// that kValue points to.
 template <auto kValue, class Params>

@@ -389,6 +389,11 @@ struct TileCoord {
   ATTNJIT_DEVICE IntRange q_row() const { return q_row_range(q_idx, q_len, kv_len); }
 };
 
+/// The rows of a tile in the whole of a batch, `before` rows of which are of the sequences before.
+ATTNJIT_DEVICE IntRange row_of_batch(const TileCoord& t, int before) {
+  return range_add(t.q_row(), range_of(before));
+}
+
 // ---- Parameters -------------------------------------------------------------------------------
 
 ATTNJIT_DEVICE IntRange any_like(int) { return any_int(); }

@@ -14,7 +14,7 @@ namespace attnjit {
 constexpr int kStackInstructions = 256;  ///< of a mask and a score modification together
 constexpr int kStackDepth = 16;
 constexpr int kStackArrays = 8;
-constexpr int kStackCoords = 8;  ///< of the language
+constexpr int kStackCoords = 8;  ///< of the language, but for total_row, which is computed
 
 /// What an instruction computes of the accumulator `a` and the operand `b`: bits 0 to 7. A bool is
 /// 0 or 1. NOTE: those from kStackDivideFloat on are computed for one score after another.

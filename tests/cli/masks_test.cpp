@@ -76,7 +76,7 @@ TEST(Cookbook, RecipesAreMasksOfBothFamilies) {
 
 TEST(Cookbook, TheBiasIsReadByRowHeadAndDistance) {
   const std::vector<nlohmann::json> all = score_mods();
-  ASSERT_EQ(all.size(), 1U);
+  ASSERT_EQ(all.size(), 2U);
   nlohmann::json document = all.front();
   document["num_q_heads"] = 2;
   document["qk_depth"] = 64;
@@ -97,18 +97,16 @@ TEST(Cookbook, TheBiasIsReadByRowHeadAndDistance) {
   constexpr int kRows = 5, kHeads = 2, kDistances = 1024;
   std::vector<float> table(std::size_t{kRows} * kHeads * kDistances);
   for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(i);
-  const std::vector<std::int32_t> starts{0, 2};
-  std::vector<spec::ParamView> views(2);
+  std::vector<spec::ParamView> views(1);
   views[0].f32_data = table.data();
   views[0].planes = kRows;
   views[0].rows = kHeads;
   views[0].columns = kDistances;
-  views[1].i32_data = starts.data();
-  views[1].rows = 2;
   spec::Evaluator evaluator(*bias, views);
   const auto at = [&](int b, int h, int row, int kv_idx) {
     const int q_len = b == 0 ? 2 : 3, kv_len = 1500;
-    return evaluator.score({b, h, h, row + kv_len - q_len, kv_idx, q_len, kv_len}, 0.5);
+    const int first_row = b == 0 ? 0 : 2;
+    return evaluator.score({b, h, h, row + kv_len - q_len, kv_idx, q_len, kv_len, first_row}, 0.5);
   };
   EXPECT_EQ(at(0, 0, 1, 1499), 0.5 + 1 * kHeads * kDistances);
   EXPECT_EQ(at(1, 1, 2, 1490), 0.5 + ((2 + 2) * kHeads + 1) * kDistances + 9);

@@ -273,6 +273,40 @@ TEST(Generate, TrustedBodiesKeepTheirLines) {
             source->options.end());
 }
 
+TEST(Generate, RowsOfTheBatchAreFoundByWhereSequencesBegin) {
+  const auto of = [](const std::string& code, bool trusted, bool ragged) {
+    MaskSpec both = of_kind(MaskSpec::Kind::kOr);
+    both.of = {custom("first", "return kv_idx > 3;", true), custom("second", code, trusted)};
+    KernelPlan plan = plan_of(both);
+    AttentionSpec spec = plan.spec;
+    spec.ragged = ragged;
+    plan.spec = ResolvedSpec::make(spec).value();
+    plan.kernels[0].parameters.push_back(
+        {"q_offsets", Kind::kPointer, "const int", BufferId{BufferId::Kind::kQOffsets, 0}});
+    return *generate(plan, templates());
+  };
+  for (const bool trusted : {false, true}) {
+    const std::string code = trusted ? "return total_row > kv_idx;" : "total_row > kv_idx";
+    const KernelSource ragged = of(code, trusted, true), even = of(code, trusted, false);
+    expect_lines_lead_back(ragged);
+    expect_lines_lead_back(even);
+    for (const char* text :
+         {"struct Scalars {\n  const int* q_offsets;\n};",
+          "row_of_batch(at, p.Scalars::q_offsets[at.b])", "const Params params{{q_offsets}};"}) {
+      EXPECT_NE(ragged.text.find(text), std::string::npos) << text << "\n" << ragged.text;
+      EXPECT_EQ(even.text.find(text), std::string::npos) << text << "\n" << even.text;
+    }
+    EXPECT_NE(even.text.find("row_of_batch(at, expr_mul(at.b, at.q_len))"), std::string::npos);
+    const char* const call = trusted ? "total_row = attnjit_user::total_row(c, p);"
+                                     : "return (total_row(c, p) > c.kv_idx);";
+    EXPECT_NE(even.text.find(call), std::string::npos) << even.text;
+  }
+  // Other code has nothing of it.
+  const KernelSource other = of("q_row > kv_idx", false, true);
+  EXPECT_EQ(other.text.find("total_row"), std::string::npos);
+  EXPECT_EQ(other.text.find("struct Scalars {\n  const int* q_offsets;"), std::string::npos);
+}
+
 TEST(Generate, UserCodeCannotBecomeAPlaceholder) {
   const auto source =
       generate(plan_of(custom("x", "/*{entry}*/ return true; /*{nothing}*/", true)), templates());

@@ -56,6 +56,7 @@ TEST(MapPlan, OneForWhatTheMaskDoesNotTellApart) {
   };
   EXPECT_EQ(of(map_spec(kDocuments)), (std::vector{1, 1, 3, 8}));
   EXPECT_EQ(of(map_spec("p.doc[q_idx] == p.doc[kv_idx] + b")), (std::vector{3, 1, 3, 8}));
+  EXPECT_EQ(of(map_spec("p.doc[total_row] == p.doc[kv_idx]")), (std::vector{3, 1, 3, 8}));
   EXPECT_EQ(of(map_spec("p.doc[q_idx] == p.doc[kv_idx] + kv_h")), (std::vector{1, 2, 3, 8}));
   // Heads of a group share a tile.
   EXPECT_EQ(of(map_spec("p.doc[q_idx] == p.doc[kv_idx] + h")), (std::vector{1, 2, 3, 8}));

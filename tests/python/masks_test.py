@@ -164,6 +164,7 @@ def refusals():
     refused(slices, "indexed by numbers")
     refused(long, "characters", attnjit.score_mod)
     try:
+        assert attnjit.mask(causal, q_idx="total").code == "total_row >= kv_idx"
         attnjit.mask(causal, q_idx="start")
     except ValueError as error:
         assert "allowed" in str(error)

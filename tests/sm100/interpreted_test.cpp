@@ -11,6 +11,7 @@ TEST_F(Sm100Interpreted, CookbookMasks) { expect_cookbook(); }
 TEST_F(Sm100Interpreted, CookbookScoreModifications) { expect_score_mods(); }
 TEST_F(Sm100Interpreted, RandomMasks) { expect_corpus(kernel_test::in_proof() ? 2000 : 30); }
 TEST_F(Sm100Interpreted, Maps) { expect_maps_of_any(); }
+TEST_F(Sm100Interpreted, RowsOfBatches) { expect_rows_of_batches(); }
 TEST_F(Sm100Interpreted, Trees) { expect_trees(); }
 TEST_F(Sm100Interpreted, Shapes) { expect_shapes(); }
 

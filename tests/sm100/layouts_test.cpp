@@ -127,6 +127,11 @@ TEST_F(Sm100Layouts, PagesAndRaggedRowsUnderMasksThatSkipTiles) {
   expect_passes(spec, {{{400, 1, 129}, {700, 600, 129}}, {{200, 300}, {64, 300}}});
 }
 
+TEST_F(Sm100Layouts, RowsOfBatches) {
+  expect_passes(by_total_row(spec_of(64, 0, false)), {{{130, 130}, {150, 150}}});
+  expect_passes(by_total_row(spec_of(64, 16, true)), {{{70, 1, 0, 5}, {200, 1, 64, 5}}});
+}
+
 // What nobody wrote: rows past the end of a sequence may hold anything, in K and in V.
 TEST_F(Sm100Layouts, RowsPastTheEndMayBeNaN) {
   for (const bool ragged : {false, true}) {

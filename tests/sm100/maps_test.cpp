@@ -38,6 +38,7 @@ TEST_F(Sm100Maps, MixedElements) { expect_mixed_elements(maps_spec(64, same_docu
 
 TEST_F(Sm100Maps, SequencesAndHeads) {
   expect_maps(maps_spec(64, documents_by_batch()), {{200, 200}, {300, 300}}, {documents_of(150)});
+  expect_maps(maps_spec(64, documents_by_row()), {{200, 200}, {300, 300}}, {documents_of(150)});
   const MaskSpec by_head = documents_by_head();
   if (in_proof()) expect_maps(maps_spec(64, by_head), {{130}, {400}}, {documents_of(150)});
   if (in_proof()) expect_maps(maps_spec(64, by_head, 4, 4), {{70}, {400}}, {documents_of(150)});

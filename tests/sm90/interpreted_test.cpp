@@ -11,6 +11,7 @@ TEST_F(Sm90Interpreted, CookbookMasks) { expect_cookbook(); }
 TEST_F(Sm90Interpreted, CookbookScoreModifications) { expect_score_mods(); }
 TEST_F(Sm90Interpreted, RandomMasks) { expect_corpus(kernel_test::in_proof() ? 2000 : 30); }
 TEST_F(Sm90Interpreted, Maps) { expect_maps_of_any(); }
+TEST_F(Sm90Interpreted, RowsOfBatches) { expect_rows_of_batches(); }
 TEST_F(Sm90Interpreted, Trees) { expect_trees(); }
 TEST_F(Sm90Interpreted, Shapes) { expect_shapes(); }
 

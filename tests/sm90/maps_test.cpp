@@ -89,6 +89,7 @@ TEST_F(Sm90Maps, Ragged) {
   const std::vector<verify::ParamArgument> params{documents_of(90)};
   // Rows of K and V are copied one by one.
   expect_maps(of_sequences(maps_spec(64, causal_documents()), 1, true), lengths, params);
+  expect_maps(of_sequences(maps_spec(64, documents_by_row()), 0, true), lengths, params);
   if (!in_proof()) return;
   expect_maps(of_sequences(maps_spec(128, causal_documents()), 64, true), lengths, params);
   expect_maps(of_sequences(maps_spec(64, causal_documents()), 0, true), lengths, params);

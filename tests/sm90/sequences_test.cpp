@@ -203,6 +203,11 @@ TEST_F(Sm90Sequences, ANeighboursKeysAreNotSeen) {
   EXPECT_EQ(std::memcmp(done->o.bytes.data(), same->o.bytes.data(), bytes), 0);
 }
 
+TEST_F(Sm90Sequences, RowsOfBatches) {
+  expect_passes(by_total_row(sequences_spec(64, 0, false)), {{{130, 130}, {150, 150}}});
+  expect_passes(by_total_row(sequences_spec(64, 16, true)), {{{70, 1, 0, 5}, {200, 1, 64, 5}}});
+}
+
 // Lengths that leave out the rows of the call, whose keys the cache holds already.
 TEST_F(Sm90Sequences, LengthsWithoutTheNewRows) {
   for (const auto& [page_size, ragged] :

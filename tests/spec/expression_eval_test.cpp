@@ -106,7 +106,8 @@ void for_each_place(const std::function<void(const Coordinates&)>& visit) {
                    .q_idx = row + kv_len - q_len,
                    .kv_idx = kv,
                    .q_len = q_len,
-                   .kv_len = kv_len});
+                   .kv_len = kv_len,
+                   .first_row = 5 * (h % 3)});
           }
         }
       }
@@ -145,6 +146,13 @@ const std::vector<MaskCase>& masks() {
        "kv_idx < p.n || q_idx >= kv_idx",
        {"n"},
        [](const C& c) { return c.kv_idx < 3 || c.q_idx >= c.kv_idx; }},
+      {"a row of the batch",
+       "p.table[total_row - 9][kv_idx] > p.doc[total_row]",
+       {"table", "doc"},
+       [](const C& c) {
+         const int row = c.q_idx - c.kv_len + c.q_len + c.first_row;
+         return table_at(row - 9, c.kv_idx) > at(kValues.doc, row);
+       }},
       {"sliding window",
        "kv_idx <= q_idx && q_idx - kv_idx < p.w",
        {"w"},

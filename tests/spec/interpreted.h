@@ -91,14 +91,19 @@ auto range_element(const KnownTile&, const Array& array, IntRange i, IntRange j,
 /// An expression as a kernel interprets it.
 class Interpreted {
  public:
-  /// @pre compile_stack_code takes the expression.
-  Interpreted(const Expression& expression, std::vector<ParamView> params) {
+  /// @pre compile_stack_code takes the expression. @param q_offsets of a ragged batch
+  Interpreted(const Expression& expression, std::vector<ParamView> params,
+              const std::vector<std::int32_t>& q_offsets = {}) {
     params.resize(expression.params.size());
     const bool mask = expression.kind == SnippetKind::kMask;
-    program_ =
-        *compile_stack_code(mask ? &expression : nullptr, mask ? nullptr : &expression, params);
+    program_ = *compile_stack_code(mask ? &expression : nullptr, mask ? nullptr : &expression,
+                                   params, static_cast<std::int32_t>(q_offsets.size()));
     for (std::size_t i = 0; i < program_.arrays.size(); ++i) {
       const std::uint32_t param = program_.arrays[i];
+      if (param == StackProgram::kQOffsets) {
+        words_.emplace_back(q_offsets.begin(), q_offsets.end());
+        continue;
+      }
       words_.push_back(words_of(expression.params[param].type, params[param]));
     }
     for (std::size_t i = 0; i < words_.size(); ++i) arrays_.address[i] = words_[i].data();

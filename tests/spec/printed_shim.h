@@ -136,4 +136,11 @@ inline float to_f32(unsigned a) { return static_cast<float>(a); }
 inline float to_f32(bool a) { return a ? 1.0F : 0.0F; }
 inline float to_f32(int a) { return static_cast<float>(a); }
 
+inline int total_row(const Coordinates& c, const Params&) {
+  return expr_add(c.q_row(), random::first_row(c.b, c.q_len));
+}
+inline IntRange total_row(const TileCoord& t, const Params&) {
+  return row_of_batch(t, random::first_row(t.b, t.q_len));
+}
+
 }  // namespace attnjit::spec::shim

@@ -22,6 +22,12 @@
 
 namespace attnjit::spec::random {
 
+/// Where a sequence begins in a batch that is not ragged.
+inline std::int32_t first_row(std::int32_t b, std::int32_t q_len) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(b) *
+                                   static_cast<std::uint32_t>(q_len));
+}
+
 /// What the parameters of every random expression hold.
 struct Params {
   std::int32_t w = 5;
@@ -185,6 +191,9 @@ inline Value Node::value(const Coordinates& c, const Params& p) const {
     if (name == "kv_h") return of_int(c.kv_h);
     if (name == "q_idx") return of_int(c.q_idx);
     if (name == "q_row") return of_int(std::int64_t{c.q_idx} - c.kv_len + c.q_len);
+    if (name == "total_row") {
+      return of_int(std::int64_t{c.q_idx} - c.kv_len + c.q_len + c.first_row);
+    }
     if (name == "kv_idx") return of_int(c.kv_idx);
     if (name == "q_len") return of_int(c.q_len);
     if (name == "kv_len") return of_int(c.kv_len);
@@ -346,8 +355,10 @@ class Generator {
           return below(20) - 6;
       }
     };
-    return {coordinate(), coordinate(), coordinate(), coordinate(),
-            coordinate(), coordinate(), coordinate()};
+    Coordinates made{coordinate(), coordinate(), coordinate(), coordinate(),
+                     coordinate(), coordinate(), coordinate()};
+    made.first_row = first_row(made.b, made.q_len);
+    return made;
   }
 
  private:
@@ -389,8 +400,8 @@ class Generator {
   }
 
   Ptr any_leaf() {
-    static const char* kCoordNames[] = {"b",     "h",      "kv_h",  "q_idx",
-                                        "q_row", "kv_idx", "q_len", "kv_len"};
+    static const char* kCoordNames[] = {"b",      "h",     "kv_h",   "q_idx",    "q_row",
+                                        "kv_idx", "q_len", "kv_len", "total_row"};
     switch (below(8)) {
       case 0:
         return leaf(below(2) == 0 ? "true" : "false", Type::kBool);
@@ -415,7 +426,7 @@ class Generator {
             return leaf("p.u", Type::kUint);
         }
       default:
-        return leaf(kCoordNames[below(8)], Type::kInt);
+        return leaf(kCoordNames[below(9)], Type::kInt);
     }
   }
 

@@ -34,6 +34,7 @@ class TileGenerator {
     made.h = range(large ? 40 : 2);
     made.q_idx = range(large ? 2000 : 6);
     made.kv_idx = range(large ? 2000 : 6);
+    made.first_row = random::first_row(made.b, made.q_len);
     return made;
   }
 

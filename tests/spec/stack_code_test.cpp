@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "interpreted.h"
+#include "tile_check.h"
 
 namespace attnjit::spec {
 namespace {
@@ -99,6 +100,42 @@ TEST(StackCode, IsBounded) {
   const Result<StackProgram> many = compiled(arrays + " == 0", params);
   ASSERT_FALSE(many);
   EXPECT_EQ(many.error().code, ErrorCode::kUnsupported);
+}
+
+TEST(StackCode, FindsWhereASequenceBegins) {
+  const Expression mask =
+      parsed("total_row == 12 || (kv_idx - total_row) * total_row == 40", SnippetKind::kMask);
+  Evaluator evaluator(mask, {});
+  const std::vector<std::int32_t> offsets{0, 5, 11, 20};
+  for (const bool ragged : {false, true}) {
+    const Interpreted interpreted(mask, {}, ragged ? offsets : std::vector<std::int32_t>());
+    int visible = 0;
+    for (std::int32_t b = 0; b < 3; ++b) {
+      for (std::int32_t row = 0; row < 5; ++row) {
+        for (std::int32_t key = 0; key < 30; ++key) {
+          Coordinates at{b, 0, 0, row + 2, key, 5, 7, ragged ? offsets[b] : 5 * b};
+          ASSERT_EQ(interpreted.visible(at), evaluator.visible(at)) << b << " " << row;
+          visible += interpreted.visible(at);
+          const ScoreTile tile{b, 0, {0, 0},      {row + 2, row + 3}, {key, key + 4},
+                               5, 7, at.first_row};
+          const TileStatus found = status_by_scores(evaluator, tile);
+          EXPECT_TRUE(holds(interpreted.status(tile), found)) << text_of(tile);
+        }
+      }
+    }
+    EXPECT_GT(visible, 30);
+  }
+  // It counts as an array.
+  std::vector<ParamSpec> params;
+  std::string arrays = "total_row";
+  for (int i = 0; i < kStackArrays; ++i) {
+    params.push_back({"a" + std::to_string(i), ParamSpec::Type::kI32Array});
+    arrays += " + p.a" + std::to_string(i) + "[q_idx]";
+  }
+  const Expression many = parsed(arrays + " == 0", SnippetKind::kMask, params);
+  const std::vector<ParamView> values(params.size());
+  EXPECT_TRUE(compile_stack_code(&many, nullptr, values));
+  EXPECT_FALSE(compile_stack_code(&many, nullptr, values, 4));
 }
 
 TEST(StackCode, KnowsTheExtentsOfItsArrays) {

@@ -16,7 +16,8 @@ inline TileStatus status_by_scores(Evaluator& evaluator, const ScoreTile& tile,
                                    std::mt19937* some = nullptr) {
   TileStatus found{false, false};
   const auto ask = [&](std::int32_t h, std::int32_t q, std::int32_t k) {
-    const bool visible = evaluator.visible({tile.b, h, tile.kv_h, q, k, tile.q_len, tile.kv_len});
+    const bool visible =
+        evaluator.visible({tile.b, h, tile.kv_h, q, k, tile.q_len, tile.kv_len, tile.first_row});
     (visible ? found.seen : found.hidden) = true;
   };
   if (some != nullptr) {

@@ -154,6 +154,10 @@ class Filler {
     }
     const auto array = static_cast<std::size_t>(source.array);
     if (array >= code_->arrays.size()) return KernelArgument{KernelArgument::Pointer{}};
+    if (code_->arrays[array] == spec::StackProgram::kQOffsets) {
+      const BufferId offsets{BufferId::Kind::kQOffsets, 0};
+      return KernelArgument{KernelArgument::Pointer{name_of(values_.plan, offsets), 0, offsets}};
+    }
     return (*this)(ParamSource{code_->arrays[array], ParamSource::Part::kValue});
   }
 
@@ -178,7 +182,8 @@ class Filler {
       }
     }
     Result<spec::StackProgram> code =
-        spec::interpreted_code(values_.plan.spec, values_.scalars, params);
+        spec::interpreted_code(values_.plan.spec, values_.scalars, params,
+                               std::get<std::int32_t>(values_.numbers.get(LaunchNumber::kBatch)));
     if (!code) return std::move(code).error();
     code_ = *std::move(code);
     return {};

@@ -233,7 +233,8 @@ bool map_has_bits(const AttentionSpec& spec) {
 PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads) {
   const bool by_head = may_name(spec, spec::Coord::kH);
   PlannedMap map;
-  map.by_batch = lengths_differ(spec) || may_name(spec, spec::Coord::kB);
+  map.by_batch = lengths_differ(spec) || may_name(spec, spec::Coord::kB) ||
+                 may_name(spec, spec::Coord::kTotalRow);
   if (by_head) {
     map.heads = spec->num_q_heads / packed_heads;
   } else if (may_name(spec, spec::Coord::kKvH)) {

@@ -2,7 +2,7 @@
 """Times attnjit's sm_90a kernels of e4m3 beside FlashAttention-3's and beside its own of bf16.
 
     python3 bench/e4m3_bench.py --library build/release/src/libattnjit.so --fa3 libfa3_e4m3.so \\
-        [--variant NAME=JSON] [--json F] [--only 128.causal]
+        [--variant NAME=JSON] [--forms] [--json F] [--only 128.causal]
 
 The cells are those of bench/sm90_bench.py, in which Q, K and V are N(0,1) numbers rounded to e4m3
 and O is bf16; the kernel of bf16 has the same numbers. Contenders run in turn, in blocks of
@@ -12,7 +12,9 @@ compared with a float32 reference of the same inputs: "error" is the norm of the
 norm of the reference, which P of e4m3 alone brings to 2e-2.
 
 "fa3" is a library as bench/fa3.py describes it, with kernels of e4m3. --variant is that of
-bench/sm90_bench.py.
+bench/sm90_bench.py. --forms times the same numbers in other forms beside attnjit's plain kernel:
+"rows" have a scale each, "f32" is the type of O, and K and V lie in "pages" of 64 rows and of 1,
+in any order.
 """
 import argparse
 import itertools
@@ -25,6 +27,7 @@ import fa3
 import sm90_bench as dense
 
 MOST_ERROR = 5e-2
+OTHERS = ("fa3", "bf16", "attnjit")  # what the others are compared with
 
 
 def cells():
@@ -55,6 +58,53 @@ class Bf16:
         wider = [(*(x.bfloat16() for x in tensors[:3]), torch.full_like(tensors[3], math.nan))
                  for tensors in sets]
         return self.contender.prepare({**cell, "dtype": "bf16"}, wider)
+
+
+class Form(dense.Attnjit):
+    """attnjit's kernel of the same numbers in another form (--forms)."""
+
+    def __init__(self, options, scales=False, f32=False, page=0):
+        fields = {**({"scales": "token"} if scales else {}),
+                  **({"output_dtype": "f32"} if f32 else {}),
+                  **({"page_size": page} if page else {})}
+        super().__init__(options.libattnjit, options.templates, fields=fields)
+        self.scales, self.f32, self.page = scales, f32, page
+        self.generator = torch.Generator("cuda").manual_seed(20261127)
+
+    def scaled(self, x):
+        """The same numbers: rows are 1, 2 or 4 times as large as their scales say."""
+        more = torch.randint(0, 3, x.shape[:3], device="cuda", generator=self.generator).float()
+        return (x.float() * torch.exp2(more)[..., None]).to(x.dtype), torch.exp2(-more)
+
+    def paged(self, x, table):
+        """The same in pages."""
+        pages = x.reshape(-1, self.page, *x.shape[2:])
+        out = torch.empty_like(pages)
+        out.view(torch.uint8)[table.flatten().long()] = pages.view(torch.uint8)
+        return out
+
+    def formed(self, q, k, v, o):
+        """Tensors, and further fields of a launch."""
+        fields = {}
+        if self.scales:
+            (q, fields["q_scale"]), (k, fields["k_scale"]), (v, fields["v_scale"]) = map(
+                self.scaled, (q, k, v))
+        if self.page:
+            batch, length = k.shape[:2]
+            pages = batch * length // self.page
+            table = torch.randperm(pages, device="cuda", generator=self.generator)
+            table = table.to(torch.int32).view(batch, -1)
+            k, v = self.paged(k, table), self.paged(v, table)
+            lens = torch.full((batch,), length, device="cuda", dtype=torch.int32)
+            fields.update(page_table=table, kv_lens=lens, kv_len=length, num_pages=pages,
+                          max_pages=table.shape[1])
+        if self.f32:
+            o = torch.full(o.shape, math.nan, device="cuda")
+        return (q, k, v, o), fields
+
+    def prepare(self, cell, sets):
+        formed = [self.formed(*tensors) for tensors in sets]
+        return self.prepared(cell, formed)
 
 
 def reference(cell, q, k, v):
@@ -95,7 +145,7 @@ def measure(cell, contenders, options):
     cell["ms"] = {name: statistics.median(t) for name, t in times.items()}
     cell["tflops"] = {name: work / ms / 1e9 for name, ms in cell["ms"].items()}
     cell["ratio"] = {name: {other: statistics.median(b / a for a, b in zip(times[name], times[other]))
-                            for other in ("fa3", "bf16") if other in times}
+                            for other in OTHERS if other in times and other != name}
                      for name in times if name not in ("fa3", "bf16")}
 
 
@@ -106,6 +156,8 @@ def main():
     parser.add_argument("--fa3", help="the library of FlashAttention-3 of e4m3")
     parser.add_argument("--variant", action="append", default=[], metavar="NAME=JSON",
                         help="another attnjit: fields of its specs, and tuning, library, templates")
+    parser.add_argument("--forms", action="store_true",
+                        help="scales of rows, O of f32, and pages, beside the plain kernel")
     parser.add_argument("--only", help="cells whose names contain one of these, comma-separated")
     parser.add_argument("--pairs", type=int, default=7, help="pairs of blocks a cell; at least 5")
     parser.add_argument("--block-ms", type=float, default=15, help="length of a block")
@@ -114,12 +166,15 @@ def main():
     if options.pairs < 5:
         parser.error("--pairs: at least 5")
     contenders = dense.contenders_of_attnjit(options)
+    if options.forms:
+        contenders |= {"rows": Form(options, scales=True), "f32": Form(options, f32=True),
+                       "pages64": Form(options, page=64), "pages1": Form(options, page=1)}
     names = list(contenders)
     contenders["bf16"] = Bf16(dense.Attnjit(options.libattnjit, options.templates))
     if options.fa3:
         contenders["fa3"] = dense.Fa3(options.fa3)
     print(f"{'cell':<20} {'fa3':>6} {'error':>8} {'bf16':>6} "
-          + " ".join(f"{n:>9} {'error':>8}   /fa3  /bf16" for n in names), flush=True)
+          + " ".join(f"{n:>9} {'error':>8}   /fa3  /bf16 /plain" for n in names), flush=True)
     done = []
     for cell in cells():
         if options.only and not any(part in cell["name"] for part in options.only.split(",")):
@@ -130,9 +185,9 @@ def main():
                    f"{cell['error'].get('fa3', 0):8.1e}", f"{cell['tflops']['bf16']:6.0f}"]
         for name in names:
             columns += [f"{cell['tflops'][name]:9.0f}", f"{cell['error'][name]:8.1e}"]
-            columns += [f"{cell['ratio'][name].get(other, 0):6.3f}" for other in ("fa3", "bf16")]
+            columns += [f"{cell['ratio'][name].get(other, 0):6.3f}" for other in OTHERS]
         print(" ".join(columns), flush=True)
-    for name, other in itertools.product(names, ("fa3", "bf16")):
+    for name, other in itertools.product(names, OTHERS):
         ratios = [c["ratio"][name][other] for c in done if other in c["ratio"][name]]
         if ratios:
             mean = math.exp(statistics.mean(map(math.log, ratios)))

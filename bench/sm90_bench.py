@@ -105,6 +105,10 @@ class Attnjit:
         self.service = attnjit.Service(library, no_disk_cache=1, **options)
 
     def prepare(self, cell, sets):
+        return self.prepared(cell, [(tensors, {}) for tensors in sets])
+
+    def prepared(self, cell, sets):
+        """Of pairs of q, k, v, o and further fields of their launches."""
         masks = {"none": "null", "causal": "causal",
                  "window": {"kind": "sliding_window", "window": WINDOW}}
         spec = {"arch": "sm_90a", "num_q_heads": cell["heads"], "group": cell["group"],
@@ -115,15 +119,15 @@ class Attnjit:
         kernel = self.service.get(self.service.prepare(spec))
         stream = torch.cuda.current_stream().cuda_stream
         launches, memory = [], None
-        for q, k, v, o in sets:
-            args = self.service.launch_args(q=q, k=k, v=v, o=o, stream=stream)
+        for (q, k, v, o), fields in sets:
+            args = self.service.launch_args(q=q, k=k, v=v, o=o, stream=stream, **fields)
             needed, _ = self.service.workspace(kernel, args)
             if needed > 0:
                 if memory is None or memory.numel() < needed:
                     memory = torch.zeros(needed, device="cuda", dtype=torch.uint8)
                 args.workspace, args.workspace_bytes = memory.data_ptr(), needed
             launches.append(self.service.prepare_launch(kernel, self.service.launch_state(), args))
-        outputs = [o for *_, o in sets]
+        outputs = [o for (*_, o), _ in sets]
         return launches, lambda i, _=memory: outputs[i]  # NOTE: which keeps the workspace
 
 

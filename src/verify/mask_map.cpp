@@ -24,12 +24,13 @@ struct Block {
 Block ask(const Problem& problem, const MaskAndScoreMod& functions, int b, int first, int count,
           int row, int key) {
   const int q_len = problem.q_lens[b], kv_len = problem.kv_lens[b];
+  const auto first_row = static_cast<std::int32_t>(problem.first_q_row(b));
   Block block;
   for (int h = first; h < first + count; ++h) {
     for (int i = row; i < std::min(row + kBlock, q_len); ++i) {
       for (int j = key; j < std::min(key + kBlock, kv_len); ++j) {
-        const bool visible =
-            functions.visible({b, h, h / problem.spec.group, i + kv_len - q_len, j, q_len, kv_len});
+        const bool visible = functions.visible(
+            {b, h, h / problem.spec.group, i + kv_len - q_len, j, q_len, kv_len, first_row});
         (visible ? block.seen : block.hidden) = true;
         if (block.seen && block.hidden) return block;
       }

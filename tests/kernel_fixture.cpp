@@ -66,6 +66,11 @@ MaskSpec tree_of_drafts() {
   return tree(Kind::kOr, {before, path});
 }
 
+MaskSpec drafts_by_tensor(Dtype dtype) {
+  return tree(Kind::kOr,
+              {expression_of("kv_idx < kv_len - q_len - 2"), verify::materialized_mask(dtype)});
+}
+
 AttentionSpec by_total_row(AttentionSpec spec) {
   spec.mask = expression_of("(total_row + kv_idx) % 5 != 1 && total_row / 64 != kv_idx / 64");
   spec.score_mod.kind = ScoreModSpec::Kind::kCustom;

@@ -58,6 +58,8 @@ MaskSpec window_of(int window);
 MaskSpec expression_of(const std::string& code, std::vector<ParamSpec> params = {});
 /// That of drafts after which all keys before are seen, as docs/masks.md has it.
 MaskSpec tree_of_drafts();
+/// The same by a tensor: a launch's mask beside the keys before.
+MaskSpec drafts_by_tensor(Dtype dtype);
 /// A mask and a score modification that hang on rows of the whole batch.
 AttentionSpec by_total_row(AttentionSpec spec);
 

@@ -204,6 +204,32 @@ class MlaTest : public KernelTest {
     trials.push_back({heads, {{{2}, {500, 64}}}});
     expect_passes(some_of(arch_, trials, 3));
   }
+  // Tensors of bools and of numbers, by themselves and in trees.
+  void check_materialized() {
+    std::vector<Trial> trials;
+    const auto add = [&](AttentionSpec spec, const MaskSpec& mask, std::vector<Lengths> batches) {
+      spec.mask = mask;
+      trials.push_back({spec, std::move(batches)});
+    };
+    add(spec_of(16, 64, 1), drafts_by_tensor(Dtype::kU8), {{{8}, {200, 8, 70}}, {{40}, {150}}});
+    add(spec_of(20, 64, 3), verify::materialized_mask(Dtype::kBits),
+        {{{3}, {300, 200, 0}}, {{1}, {700, 65}}});
+    AttentionSpec ragged = spec_of(16, 16, 2);
+    ragged.ragged = true;
+    ragged.sink = true;
+    add(ragged, verify::materialized_mask(Dtype::kBf16), {{{5, 0, 40, 1}, {600, 130, 300, 3}}});
+    add(ragged, drafts_by_tensor(Dtype::kBits), {{{5, 0, 40, 1}, {600, 130, 300, 3}}});
+    add(spec_of(96, 1, 1), verify::materialized_mask(Dtype::kF32), {{{3}, {130, 64, 2}}});
+    add(spec_of(16, 64, 1),
+        tree(Kind::kAnd, {mask_of(Kind::kCausal), verify::materialized_mask(Dtype::kU8)}),
+        {{{65}, {100, 70}}});
+    AttentionSpec fp16 = spec_of(16, 64, 1);
+    fp16.qkv_dtype = Dtype::kFp16;
+    fp16.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
+    fp16.score_mod.cap = 20;
+    add(fp16, verify::materialized_mask(Dtype::kFp16), {{{3}, {150, 2}}});
+    expect_passes(some_of(arch_, trials, 3));
+  }
   void check_rows_of_batches() {
     AttentionSpec spec = by_total_row(spec_of(20, 64, 2));
     expect_passes(spec, {{{3}, {200, 8, 70}}});
@@ -307,9 +333,12 @@ class MlaTest : public KernelTest {
     fixed.sink = true;
     AttentionSpec boxes = spec_of(128, 16, 1);
     boxes.partition_keys = 256;
+    AttentionSpec drafts = spec_of(16, 64, 2);
+    drafts.mask = drafts_by_tensor(Dtype::kU8);
     expect_no_spills(some_of<AttentionSpec>(
         arch_, {with_depths(boxes, 320, 256), with_depths(fixed, 576, 512),
-                with_depths(spec_of(128, 1, 0), 576, 512), with_depths(boxes, 576, 512)}));
+                with_depths(spec_of(128, 1, 0), 576, 512), with_depths(boxes, 576, 512),
+                with_depths(drafts, 576, 512)}));
   }
 
   const Arch arch_;

@@ -49,6 +49,7 @@ struct Consumer {
     WorkTile work;
     KvRange core;            ///< KV tiles inside it need no mask
     mla::TileStatus status;  ///< where an expression decides tiles
+    u32 shown;               ///< of the tile by a mask that loads: 16 columns of each row
     OutputRow output[2];
     sm90::ScoreTile scores;
     typename ScoreMod::State state[2];
@@ -239,14 +240,28 @@ struct Consumer {
   ATTNJIT_DEVICE static int place_of(const Rows& rows, int tile) {
     return (tile - rows.work.tile_begin) >> 1;
   }
-  /// Asks the mask about this tile and others, where that is not known. NOTE: before S is made,
-  /// whose registers what is asked may take.
-  ATTNJIT_DEVICE void ask_tiles(Rows& rows, int tile, bool first) const {
+  static constexpr bool kLoads = loads_bools<Mask>() && Config::kTopk == 0;
+  /// The thread's first column of a tile.
+  ATTNJIT_DEVICE int first_column(int tile) const {
+    return tile * Config::kTileN + 2 * (lane & 3);
+  }
+  /// Asks the mask about this tile and others, where that is not known, and one that loads about
+  /// the scores. NOTE: before S is made, whose registers what is asked may take.
+  ATTNJIT_DEVICE void ask_mask(Rows& rows, int tile, bool first) const {
+    const int place = place_of(rows, tile);
     if constexpr (kAsksTiles) {
-      const int place = place_of(rows, tile);
-      if (!first && !mla::TileStatus::asks(place)) return;
-      const TileCoord at = mla::rows_of_warp(rows.scores.row[0], rows.scores.row[1]);
-      rows.status.template ask<Config::kTileN, Mask>(at, tile, place, 2, lane, params);
+      if (first || mla::TileStatus::asks(place)) {
+        const TileCoord at = mla::rows_of_warp(rows.scores.row[0], rows.scores.row[1]);
+        rows.status.template ask<Config::kTileN, Mask>(at, tile, place, 2, lane, params);
+      }
+    }
+    if constexpr (kLoads) {
+      rows.shown = 0;
+      if (kAsksTiles && (rows.status.whole(place) || !rows.status.seen(place))) return;
+      rows.scores.first_kv = first_column(tile);
+      sm90::ColumnBits<Config::kTileN / 2> bits{};
+      sm90::visible_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
+      rows.shown = bits[0][0] | bits[1][0] << 16;
     }
   }
 
@@ -255,7 +270,7 @@ struct Consumer {
   ATTNJIT_DEVICE bool softmax(Probabilities& p, Scores& s, const mla::ListedKeys& listed,
                               Rows& rows, int tile, float (&correction)[2]) {
     const int first = tile * Config::kTileN;
-    rows.scores.first_kv = first + 2 * (lane & 3);
+    rows.scores.first_kv = first_column(tile);
     sm90::modify_scores<ScoreMod>(s, rows.scores, rows.state, sm90::RowScales<1>{score_scale},
                                   params);
     if constexpr (Config::kTopk > 0) {
@@ -267,7 +282,10 @@ struct Consumer {
     if constexpr (kAsksTiles) whole = rows.status.whole(place_of(rows, tile));
     if (!whole) {
       sm90::ColumnBits<Config::kTileN / 2> bits{};
-      if constexpr (Mask::kInterval) {
+      if constexpr (kLoads) {
+        bits[0][0] = rows.shown;
+        bits[1][0] = rows.shown >> 16;
+      } else if constexpr (Mask::kInterval) {
         sm90::interval_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
       } else if (!kAsksTiles || rows.status.seen(place_of(rows, tile))) {
         sm90::visible_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
@@ -362,7 +380,7 @@ struct Consumer {
     const int begin = rows.work.tile_begin;
     bool first = true;
     for (int tile = rows.work.tile_end - 1; tile >= begin; tile -= 2) {
-      ask_tiles(rows, tile, first);
+      ask_mask(rows, tile, first);
       Scores s;
       Probabilities p;
       float correction[2];
@@ -390,7 +408,7 @@ struct Consumer {
     }
     bool first = true;
     for (; tile >= begin; tile -= 2) {
-      ask_tiles(rows, tile, first);
+      ask_mask(rows, tile, first);
       Scores s;
       Probabilities p;
       float correction[2];

@@ -86,9 +86,6 @@ TEST(Sm100MlaPlan, SaysWhatItDoesNotServe) {
   spec = sm100_mla_spec();
   spec.qkv_dtype = Dtype::kE4m3;
   EXPECT_NE(reason_of(spec).find("e4m3"), std::string::npos);
-  spec = sm100_mla_spec();
-  spec.mask.kind = MaskSpec::Kind::kMaterialized;
-  EXPECT_NE(reason_of(spec).find("materialized"), std::string::npos);
   PlanOptions options;
   options.num_qo = 2;
   EXPECT_NE(reason_of(sm100_mla_spec(), options).find("num_qo"), std::string::npos);

@@ -22,6 +22,7 @@ TEST_F(Sm100Deep, Groups) { check_groups(); }
 TEST_F(Sm100Deep, Depths) { check_depths(); }
 TEST_F(Sm103Deep, TypesSinksMasksAndModifications) { check_types_sinks_masks_and_modifications(); }
 TEST_F(Sm100Deep, Expressions) { check_expressions(); }
+TEST_F(Sm100Deep, Materialized) { check_materialized(); }
 TEST_F(Sm100Deep, RowsOfBatches) { check_rows_of_batches(); }
 TEST_F(Sm100Deep, TilesThatExpressionsDecide) { check_tiles_that_expressions_decide(); }
 TEST_F(Sm100Deep, DecodesOfPages) { check_decodes_of_pages(); }

@@ -17,6 +17,7 @@ TEST_F(Sm90Deep, Groups) { check_groups(); }
 TEST_F(Sm90Deep, Depths) { check_depths(); }
 TEST_F(Sm90Deep, TypesSinksMasksAndModifications) { check_types_sinks_masks_and_modifications(); }
 TEST_F(Sm90Deep, Expressions) { check_expressions(); }
+TEST_F(Sm90Deep, Materialized) { check_materialized(); }
 TEST_F(Sm90Deep, RowsOfBatches) { check_rows_of_batches(); }
 TEST_F(Sm90Deep, TilesThatExpressionsDecide) { check_tiles_that_expressions_decide(); }
 TEST_F(Sm90Deep, DecodesOfPages) { check_decodes_of_pages(); }

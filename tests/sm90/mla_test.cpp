@@ -21,6 +21,7 @@ TEST_F(Sm90Mla, PartitionsOfFixedKeys) { check_partitions_of_fixed_keys(); }
 TEST_F(Sm90Mla, ManyPartsOfLongRows) { check_many_parts_of_long_rows(); }
 TEST_F(Sm90Mla, DealsRuns) { check_runs(); }
 TEST_F(Sm90Mla, Expressions) { check_expressions(); }
+TEST_F(Sm90Mla, Materialized) { check_materialized(); }
 TEST_F(Sm90Mla, RowsOfBatches) { check_rows_of_batches(); }
 TEST_F(Sm90Mla, RunsOfExpressions) { check_runs_of_expressions(); }
 TEST_F(Sm90Mla, TilesThatExpressionsDecide) { check_tiles_that_expressions_decide(); }

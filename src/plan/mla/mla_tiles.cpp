@@ -177,9 +177,6 @@ std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
     return fmt::format("the kernel of {} interprets no custom code (interpreted) yet", kernel);
   }
   if (std::string reason = why_no_types(spec); !reason.empty()) return reason;
-  if (contains(spec.mask, MaskSpec::Kind::kMaterialized)) {
-    return fmt::format("the kernel of {} has no materialized masks (mask) yet", kernel);
-  }
   if (std::string reason = unsupported_partitions(spec, MlaTiles::kKeys); !reason.empty()) {
     return reason;
   }

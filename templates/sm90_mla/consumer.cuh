@@ -242,9 +242,7 @@ struct Consumer {
   }
   static constexpr bool kLoads = loads_bools<Mask>() && Config::kTopk == 0;
   /// The thread's first column of a tile.
-  ATTNJIT_DEVICE int first_column(int tile) const {
-    return tile * Config::kTileN + 2 * (lane & 3);
-  }
+  ATTNJIT_DEVICE int first_column(int tile) const { return tile * Config::kTileN + 2 * (lane & 3); }
   /// Asks the mask about this tile and others, where that is not known, and one that loads about
   /// the scores. NOTE: before S is made, whose registers what is asked may take.
   ATTNJIT_DEVICE void ask_mask(Rows& rows, int tile, bool first) const {
@@ -294,18 +292,21 @@ struct Consumer {
     }
     return make_probabilities(p, s, rows, correction);
   }
-  /// NOTE: where rows of a warp move together no maximum is looked for in most tiles: the tensor
-  /// cores wait for P. Launches took 1 to 3 % longer with one of each tile. Those of deep heads,
-  /// which wait for K and V, take 2 to 4 % longer without.
+  /// Whether no maximum is looked for in most tiles: the tensor cores wait for P. NOTE: launches
+  /// took 1 to 3 % longer with one of each tile. Those of deep heads, which wait for K and V, take
+  /// 2 to 4 % longer without. What is loaded for scores takes the registers: 32 bytes were spilled.
+  static constexpr bool kFollows =
+      !Config::kRescaleByRow && !Config::kOwnV && ScoreMod::kIdentity && !loads_bools<Mask>();
+
   ATTNJIT_DEVICE bool make_probabilities(Probabilities& p, Scores& s, Rows& rows,
                                          float (&correction)[2]) const {
-    if constexpr (Config::kRescaleByRow || Config::kOwnV) {
+    if constexpr (kFollows) {
+      const sm90::ScoreArray<Config, Config::kTileN / 2> scores{s};
+      return rows.softmax.template follow<Config::kBf16>(scores, p, correction);
+    } else {
       const bool moved = rows.softmax.step(s, correction);
       pack_pairs<Config::kBf16>(p, s);
       return moved;
-    } else {
-      const sm90::ScoreArray<Config, Config::kTileN / 2> scores{s};
-      return rows.softmax.template follow<Config::kBf16>(scores, p, correction);
     }
   }
 

@@ -33,6 +33,28 @@ std::vector<Description> of_eight_bit_q() {
        {{{150, 0, 9, 33}, {900, 40, 0, 31}, 1, kNormal, true},
         {{70, 40}, {700, 30}, 2, kRaised},
         {{20}, {300}, 2}}},
+      // A scale for each row, whose buffers are taken by turns; and O that leaves from registers.
+      {"sm90 e4m3 128 tokens",
+       eight_bit(128, 2, 2, Scales::kToken),
+       {{{420}, {700}, 2}, {{420}, {150}, 1}, {{300}, {500}, 1, kRaised}}},
+      {"sm90 e4m3 256 tokens",
+       with(eight_bit(256, 2, 1, Scales::kToken),
+            [](AttentionSpec& spec) {
+              spec.mask.kind = Kind::kNull;
+              spec.output_dtype = Dtype::kF32;
+            }),
+       {{{150}, {400}, 1}, {{150}, {330}, 1, kRaised}, {{20}, {60}, 2}}},
+      // Pages of rows that a warp copies.
+      {"sm90 e4m3 64 rows",
+       with(eight_bit(64, 4, 2, Scales::kToken),
+            [](AttentionSpec& spec) {
+              spec.page_size = 3;
+              spec.ragged = true;
+              spec.output_dtype = Dtype::kF32;
+            }),
+       {{{150, 0, 9, 33}, {700, 40, 0, 31}, 1, kNormal, true},
+        {{70, 40}, {500, 30}, 2, kRaised},
+        {{20}, {300}, 2}}},
   };
 }
 
@@ -83,6 +105,15 @@ std::vector<Description> of_wider_q() {
               spec.ragged = true;
             }),
        {{{150, 0, 9, 33}, {690, 40, 0, 31}, 1, kNormal, true}, {{70, 40}, {500, 30}, 2, kRaised}}},
+      {"sm90 kv_dtype 128 rows",
+       with(eight_bit(128, 4, 2, Scales::kHead),
+            [](AttentionSpec& spec) {
+              wider(spec);
+              spec.page_size = 3;
+              spec.ragged = true;
+              spec.output_dtype = Dtype::kF32;
+            }),
+       {{{150, 0, 9, 33}, {490, 40, 0, 31}, 1, kNormal, true}, {{70, 40}, {400, 30}, 2, kRaised}}},
   };
 }
 

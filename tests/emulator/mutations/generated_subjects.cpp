@@ -241,6 +241,15 @@ std::vector<Description> map_subjects() {
         {{150}, {1100}, 1, kNormal, false, 1090},
         {{300}, {40}, 1}},
        persistent()},
+      // A mask that is a tensor of bits.
+      {"sm_100a 64 tensors",
+       with(spec_of(Arch::kSm100a, 64, 64, 2, 1, Kind::kNull),
+            [](AttentionSpec& spec) {
+              spec.mask.kind = Kind::kMaterialized;
+              spec.mask.dtype = Dtype::kBits;
+            }),
+       {{{300}, {400}, 1}, {{70}, {500}, 1, kRaised}},
+       persistent()},
   };
 }
 
@@ -416,6 +425,17 @@ std::vector<Description> sm100_subjects() {
         {{40}, {500}, 1, kRaised},
         {{300}, {30}, 1}},
        persistent()},
+      // The same with one O, of keys that lie in pages.
+      {"sm_100a e4m3 256 tokens",
+       with(spec_of(kArch, 256, 256, 2, 1, Kind::kCausal),
+            [](AttentionSpec& spec) {
+              spec.qkv_dtype = Dtype::kE4m3;
+              spec.scales = Scales::kToken;
+              spec.page_size = 16;
+            }),
+       {{{20}, {730, 0, 97}, 148}, {{140}, {530}, 1, kRaised}},
+       {},
+       in_pairs(false)},
       // Pairs of CTAs: that walk work tiles, over pages, with one O.
       {"sm_100a pair 128",
        with(spec_of(kArch, 128, 128, 2, 1, Kind::kCausal),

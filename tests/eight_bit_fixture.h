@@ -240,7 +240,8 @@ class EightBitTest : public KernelTest {
       if (below(3) == 0) spec.num_partitions = below(4);
       spec.sink = below(2) == 0;
       if (below(4) == 0) spec.output_dtype = Dtype::kF32;
-      if (kQ == Dtype::kE4m3 && below(3) == 0) spec.scales = Scales::kToken;
+      const bool has_scales_of_rows = kQ == Dtype::kE4m3 || spec.qk_depth <= 192;
+      if (has_scales_of_rows && below(3) == 0) spec.scales = Scales::kToken;
       if (below(4) == 0) spec.max_q_len = 4;
       if (below(4) == 0) spec = with_mod(spec, ScoreModSpec::Kind::kSoftcap);
       const bool one_length = spec.page_size == 0 && !spec.ragged;
@@ -249,6 +250,44 @@ class EightBitTest : public KernelTest {
       const std::int64_t other = one_length || !spec.ragged ? rows : rows / 2;
       expect_passes(spec, {{{rows, other}, {keys, one_length ? keys : keys / 3}}});
     }
+  }
+
+  // With rows that have scales of their own: depths, ways in which keys come, decodes, masks and
+  // modifications. A CTA has several work tiles, of odd and of even numbers of KV tiles.
+  static void expect_scales_of_rows(const std::vector<int>& depths) {
+    const auto of_rows = [](int depth, const MaskSpec& mask = mask_of(Kind::kCausal)) {
+      return with_group(spec_of(depth, Scales::kToken, mask), 4, 2);
+    };
+    for (const int depth : depths) expect_passes(of_rows(depth), {{{141}, {300}}, {{200}, {60}}});
+    std::vector<Trial> trials;
+    trials.push_back(
+        {of_rows(64, mask_of(Kind::kNull)), {{{300, 300, 300}, {300, 300, 300}}, {{3}, {700}}}});
+    AttentionSpec sinks = with_mod(of_rows(128), ScoreModSpec::Kind::kSoftcap);
+    sinks.sink = true;
+    trials.push_back({sinks, {{{70, 70}, {300, 300}}}});
+    trials.push_back({of_rows(64, verify::custom_mask()), {{{141}, {300}}}});
+    trials.push_back({of_rows(128, mask_of(Kind::kMaterialized)), {{{141}, {300}}}});
+    for (const int page_size : {16, 3}) {
+      trials.push_back(
+          {of_sequences(of_rows(128), page_size, true), {{{20, 0, 141}, {300, 40, 200}}}});
+    }
+    AttentionSpec ragged = of_sequences(of_rows(64), 0, true);
+    ragged.ragged_kv = true;
+    ragged.output_dtype = Dtype::kF32;
+    trials.push_back({ragged, {{{20, 0, 141}, {300, 40, 200}}}});
+    AttentionSpec decode = with_group(spec_of(128, Scales::kToken), 12, 6);
+    decode.max_q_len = 4;
+    decode.page_size = 16;
+    decode.num_partitions = 0;
+    trials.push_back({decode, {{{3, 3}, {500, 40}}, {{4}, {700}}}});
+    AttentionSpec parts = of_rows(64);
+    parts.partition_keys = 128;
+    parts.return_lse = true;
+    trials.push_back({parts, {{{20, 20}, {400, 400}}}});
+    AttentionSpec narrow = of_rows(192);
+    narrow.ov_depth = 128;
+    trials.push_back({narrow, {{{70}, {300}}}});
+    expect_passes(some_of(kArch, trials, 3));
   }
 
   // A tensor of zeros has the scale 0, where nobody saw to that: all keys that are seen are alike.

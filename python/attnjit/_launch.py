@@ -105,17 +105,16 @@ class Tensors(NamedTuple):
         """Who has scales of its own, in a spec's words."""
         if self.k_scale is None:
             return None
-        if self.q_scale is None:  # q is of 16 bits: rows have no scales of their own then
-            return "tensor" if len(self.k_scale.shape) < 2 else "head"
-        dimensions = len(self.q_scale.shape)
+        # Where q is of 16 bits it has none.
+        given = [scale.shape for scale in (self.q_scale, self.k_scale) if scale is not None]
+        dimensions = len(given[0])
         if dimensions < 2:
             return "tensor"
         if self.q_offsets is None:
             return "head" if dimensions == 2 else "token"
         # NOTE: of a ragged batch both have two. Where they fit either, they are of heads.
         batch = self.q_offsets.shape[0] - 1
-        of_heads = all(scale is not None and len(scale.shape) == 2 and scale.shape[0] == batch
-                       for scale in (self.q_scale, self.k_scale))
+        of_heads = all(len(shape) == 2 and shape[0] == batch for shape in given)
         return "head" if of_heads else "token"
 
 

@@ -165,6 +165,10 @@ bool is_e4m3(const AttentionSpec& spec) { return spec.qkv_dtype == Dtype::kE4m3;
 
 bool widens_kv(const AttentionSpec& spec) { return spec.type_of_kv() != spec.qkv_dtype; }
 
+bool keys_have_scales(const AttentionSpec& spec) {
+  return spec.type_of_kv() == Dtype::kE4m3 && spec.scales == Scales::kToken;
+}
+
 bool has_own_rope(const AttentionSpec& spec) {
   return spec.rope_dtype.value_or(spec.qkv_dtype) != spec.qkv_dtype;
 }
@@ -206,8 +210,8 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
   if (spec.rope_gmem_dtype.value_or(rope) != rope) {
     return missing("rope part of another type in memory than in products (rope_gmem_dtype)");
   }
-  if (widens_kv(spec) && spec.scales == Scales::kToken) {
-    return missing("scales of rows (scales) of K and V beside a Q of another type (kv_dtype)");
+  if (widens_kv(spec) && keys_have_scales(spec) && spec.mla == Mla::kDecode) {
+    return missing("scales of rows (scales) of absorbed MLA's K (mla: decode)");
   }
   if (spec.scale_dtype && spec.scales != Scales::kToken) {
     return "scale_dtype is of per-token scales: it goes with `scales` token";

@@ -65,6 +65,8 @@ inline constexpr int kPartitionStep = 64;
 bool is_e4m3(const AttentionSpec& spec);
 /// K and V are e4m3, and Q is of 16 bits: they are widened to its type on their way.
 bool widens_kv(const AttentionSpec& spec);
+/// Whether each key has a scale of its own in K, and one in V.
+bool keys_have_scales(const AttentionSpec& spec);
 
 /// Whether the rope parts of Q and K have a type of their own (rope_dtype), and so tensors of their
 /// own: q_rope and k_rope.

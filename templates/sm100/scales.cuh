@@ -3,6 +3,7 @@
 // Q perhaps, too.
 #pragma once
 
+#include "common/key_scales.cuh"
 #include "sm100/work.cuh"
 
 namespace attnjit::sm100 {
@@ -24,19 +25,22 @@ template <class Config, class Arguments>
 ATTNJIT_DEVICE float score_scale(const WorkTile& work, int head, int position,
                                  const Arguments& arguments) {
   const int heads = arguments.num_q_heads;
-  if constexpr (kKeysHaveScales<Config>) {
+  if constexpr (kKeysHaveScales<Config> && !Config::kE4m3) {
+    return arguments.scale;
+  } else if constexpr (kKeysHaveScales<Config>) {
     if (position >= work.q_len) return arguments.scale;  // nothing is made of the row
     const i64 row =
         (Config::kRagged ? work.q_begin : static_cast<i64>(work.batch) * arguments.q_len) +
         position;
     return arguments.scale * arguments.q_scale[row * heads + head];
+  } else {
+    float scale = arguments.scale;
+    if constexpr (Config::kE4m3) {
+      scale *= scale_of<Config>(arguments.q_scale, work.batch, heads, head);
+    }
+    return scale *
+           scale_of<Config>(arguments.k_scale, work.batch, heads / Config::kGroup, work.kv_head);
   }
-  float scale = arguments.scale;
-  if constexpr (Config::kE4m3) {
-    scale *= scale_of<Config>(arguments.q_scale, work.batch, heads, head);
-  }
-  return scale *
-         scale_of<Config>(arguments.k_scale, work.batch, heads / Config::kGroup, work.kv_head);
 }
 
 /// What the sums of values are to be multiplied by.
@@ -50,21 +54,12 @@ ATTNJIT_DEVICE float value_scale(const WorkTile& work, const Arguments& argument
   }
 }
 
-/// Where a key's row lies in k and v, counted in rows; -1 where it has none.
+/// Where a sequence's keys begin in k and v, counted in rows, where there are no pages.
 template <class Config, class Arguments>
-ATTNJIT_DEVICE i64 row_of_key(const WorkTile& work, int key, const Arguments& arguments) {
-  if (key >= work.kv_len) return -1;
-  if constexpr (Config::kPageSize > 0) {
-    const int page = arguments.page_table[static_cast<i64>(work.batch) * arguments.max_pages +
-                                          key / Config::kPageSize];
-    // A page past the last has no memory.
-    if (page < 0 || page >= arguments.num_pages) return -1;
-    return static_cast<i64>(page) * Config::kPageSize + key % Config::kPageSize;
-  } else if constexpr (Config::kRaggedKv) {
-    return static_cast<i64>(work.kv_begin) + key;
-  } else {
-    return static_cast<i64>(work.batch) * arguments.kv_len + key;
-  }
+ATTNJIT_DEVICE i64 first_key_row(const WorkTile& work, const Arguments& arguments) {
+  if constexpr (Config::kPageSize > 0) return 0;
+  if constexpr (Config::kRaggedKv) return work.kv_begin;
+  return static_cast<i64>(work.batch) * arguments.kv_len;
 }
 
 /// The scales of a KV tile's keys on their way to a softmax warpgroup: a thread brings those of one
@@ -79,7 +74,7 @@ struct KeyScales {
   const Arguments& arguments;
   int warpgroup, row;
   int buffer = 1;
-  float k[kOwn], v[kOwn];
+  ScalesOfKey own[kOwn];
 
   ATTNJIT_DEVICE KeyScales(const Smem<Config>& memory, const Arguments& launch, int of_warpgroup,
                            int of_row)
@@ -90,32 +85,31 @@ struct KeyScales {
     const int place =
         LayoutOf<Config>::kOneO ? work.seen_0.end - 1 - step : work.kv_tile(warpgroup, step);
     const int tile = tile_at<Config>(work, place, arguments);
+    const i64 first_row = first_key_row<Config>(work, arguments);
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
       const int in_tile = row + kRows * i;
       const i64 key = in_tile < Config::kTileN
-                          ? row_of_key<Config>(work, tile * Config::kTileN + in_tile, arguments)
+                          ? row_of_key<Config>(work.batch, work.kv_len, first_row,
+                                               tile * Config::kTileN + in_tile, arguments)
                           : -1;
-      const i64 at = key * (arguments.num_q_heads / Config::kGroup) + work.kv_head;
-      // Past the end the mask hides what comes of it.
-      k[i] = key < 0 ? 1.0f : arguments.k_scale[at];
-      v[i] = key < 0 ? 1.0f : arguments.v_scale[at];
+      own[i].template load<Config>(key, work.kv_head, arguments);
     }
   }
 
-  /// Hands them to the warpgroup. NOTE: a v_scale is 2^-60 at least, so that one of 0 makes no NaN:
-  /// the key then still counts in the sum of the row.
+  /// Hands them to the warpgroup.
   ATTNJIT_DEVICE void share() {
     buffer ^= 1;
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
       const int in_tile = row + kRows * i;
       if (in_tile >= Config::kTileN) break;
-      const float value = fmaxf(v[i], 0x1p-60f);
       const u32 to = static_cast<u32>(4 * in_tile);
-      store_shared(at(kKeyScale) + to, k[i]);
-      store_shared(at(kLogValueScale) + to, log2_approx(value));
-      store_shared(at(kInverseValueScale) + to, reciprocal_approx(value));
+      own[i].hand_over([&](float of_key, float log2_of_value, float inverse_of_value) {
+        store_shared(at(kKeyScale) + to, of_key);
+        store_shared(at(kLogValueScale) + to, log2_of_value);
+        store_shared(at(kInverseValueScale) + to, inverse_of_value);
+      });
     }
     named_barrier_sync(kKeyScalesBarrier + warpgroup, kRows);
   }

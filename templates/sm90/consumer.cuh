@@ -58,9 +58,10 @@ struct Consumer {
   /// of intervals where a map says of some blocks that the mask is not asked.
   ATTNJIT_DEVICE static constexpr bool asks_first() { return !Mask::kInterval || Config::kMapped; }
   /// Whether probabilities are made in the registers of S. NOTE: not e4m3's, of which products make
-  /// the sums, or polynomials some probabilities. Its scores are values, read before K is handed
-  /// back: otherwise it was slower (docs/performance-sm90.md).
-  static constexpr bool kInPlace = !Config::kE4m3;
+  /// the sums, or polynomials some probabilities; nor where keys have scales, which each score
+  /// takes. Scores are values then, read before K is handed back: of e4m3 it was slower otherwise
+  /// (docs/performance-sm90.md).
+  static constexpr bool kInPlace = !Config::kE4m3 && !keys_have_scales<Config>();
   static constexpr bool kPvBf16 = Layout::kPvOperand == WgmmaOperand::kBf16;
   /// Whether tiles after a first one look for maxima only where they must. NOTE: not where P is
   /// e4m3, which is saturated so soon that many tiles would; not where K and V are widened, whose P
@@ -634,6 +635,7 @@ struct Consumer {
           lengths.q,  lengths.kv};
       rows.state[half] = ScoreMod::prepare(head, arguments.num_q_heads, params);
       if constexpr (keys_have_scales<Config>()) {
+        if (half >= kRowScales<Config>) return;
         // Nothing is made of a row that is nobody's.
         rows.scale.values[half] = is_row(rows, half)
                                       ? row_scale<Config>(work, head, row >> kShift, arguments)

@@ -2,6 +2,7 @@
 // The scales that each key of e4m3 has of its own, of K and of V, on their way to a consumer.
 #pragma once
 
+#include "common/key_scales.cuh"
 #include "common/sequence_lengths.cuh"
 #include "sm90/scales.cuh"
 
@@ -10,11 +11,6 @@ namespace attnjit::sm90 {
 /// A thread of the consumer brings those of one key, or of two, a tile ahead, and every thread
 /// reads from shared memory what its columns need. Buffers are taken by turns. Before one is
 /// written again each thread has passed the barrier of the other, and so has read it.
-///
-/// NOTE: v_scale is made an exponent. P times v_scale might exceed what e4m3 holds, or vanish. So
-/// what is exponentiated is the score and the logarithm of v_scale, relative to the row's greatest
-/// such number: P is the weight that V's elements have as they are stored. The row's sum is of P /
-/// v_scale.
 template <class Config, class Arguments, bool kThere = keys_have_scales<Config>()>
 struct KeyScales {
   using Layout = LayoutOf<Config>;
@@ -38,7 +34,7 @@ struct KeyScales {
   int buffer = 1;
   int batch = 0, kv_head = 0, kv_len = 0;
   i64 first_row = 0;  ///< of key 0 in k and v, where there are no pages
-  float k[kOwn], v[kOwn];
+  ScalesOfKey own[kOwn];
 
   ATTNJIT_DEVICE KeyScales(const Smem<Config>& smem, const Arguments& launch, int of_consumer)
       : arguments(launch),
@@ -59,47 +55,32 @@ struct KeyScales {
     }
   }
 
-  /// Where a key's row lies in k and v, counted in rows; -1 where it has none.
-  ATTNJIT_DEVICE i64 row_of(int key) const {
-    if (key >= kv_len) return -1;
-    if constexpr (Config::kPageSize > 0) {
-      const int page =
-          arguments
-              .page_table[static_cast<i64>(batch) * arguments.max_pages + key / Config::kPageSize];
-      // A page past the last has no memory.
-      if (page < 0 || page >= arguments.num_pages) return -1;
-      return static_cast<i64>(page) * Config::kPageSize + key % Config::kPageSize;
-    } else {
-      return first_row + key;
-    }
-  }
-
   /// Begins to load those of a KV tile.
   ATTNJIT_DEVICE void load(int tile) {
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
       const int in_tile = thread + kWarpgroupThreads * i;
-      const i64 row = in_tile < Config::kTileN ? row_of(tile * Config::kTileN + in_tile) : -1;
-      const i64 at = row * (arguments.num_q_heads / Config::kGroup) + kv_head;
-      // Past the end the mask hides what comes of it.
-      k[i] = row < 0 ? 1.0f : arguments.k_scale[at];
-      v[i] = row < 0 ? 1.0f : arguments.v_scale[at];
+      const i64 row = in_tile < Config::kTileN
+                          ? row_of_key<Config>(batch, kv_len, first_row,
+                                               tile * Config::kTileN + in_tile, arguments)
+                          : -1;
+      own[i].template load<Config>(row, kv_head, arguments);
     }
   }
 
-  /// Hands them to the consumer. NOTE: a v_scale is 2^-60 at least, so that one of 0 makes no NaN:
-  /// the key then still counts in the sum of the row.
+  /// Hands them to the consumer.
   ATTNJIT_DEVICE void share() {
     buffer ^= 1;
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
       const int in_tile = thread + kWarpgroupThreads * i;
       if (in_tile >= Config::kTileN) break;
-      const float value = fmaxf(v[i], 0x1p-60f);
       const u32 pair = at() + in_tile / 2 * kPairBytes + in_tile % 2 * 4;
-      store_shared(pair, k[i]);
-      store_shared(pair + 8, log2_approx(value));
-      store_shared(at() + kInverses + in_tile * 4, reciprocal_approx(value));
+      own[i].hand_over([&](float of_key, float log2_of_value, float inverse_of_value) {
+        store_shared(pair, of_key);
+        store_shared(pair + 8, log2_of_value);
+        store_shared(at() + kInverses + in_tile * 4, inverse_of_value);
+      });
     }
     named_barrier_sync(kKeyScalesBarrier + consumer, kWarpgroupThreads);
   }

@@ -2,6 +2,7 @@
 // What the elements of Q, K and V are to be multiplied by, where they are e4m3 with scales.
 #pragma once
 
+#include "common/key_scales.cuh"
 #include "sm90/layout.cuh"
 #include "sm90/softmax.cuh"
 
@@ -26,9 +27,14 @@ ATTNJIT_DEVICE float scale_of(const float* scales, int batch, int heads, int hea
 template <class Config, class Arguments>
 ATTNJIT_DEVICE float row_scale(const WorkTile& work, int head, int position,
                                const Arguments& arguments) {
-  const i64 row =
-      (Config::kRagged ? work.q_begin : static_cast<i64>(work.batch) * arguments.q_len) + position;
-  return arguments.scale * arguments.q_scale[row * arguments.num_q_heads + head];
+  if constexpr (Config::kE4m3) {
+    const i64 row =
+        (Config::kRagged ? work.q_begin : static_cast<i64>(work.batch) * arguments.q_len) +
+        position;
+    return arguments.scale * arguments.q_scale[row * arguments.num_q_heads + head];
+  } else {
+    return arguments.scale;
+  }
 }
 
 /// The same of a head's rows, where scales are of tensors or heads.

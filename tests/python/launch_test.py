@@ -343,7 +343,7 @@ def eight_bits(gpu):
                   "k_scale (2, 50, 4)", "(2, 4)")
             # Beside q of 16 bits k and v alone have scales.
             sixteen = Tensor(Q, (2, 30, 8, 64))
-            for scales, name in ((one, "tensor"), (of_heads, "head")):
+            for scales, name in ((one, "tensor"), (of_heads, "head"), (of_rows, "token")):
                 tensors = _launch.Tensors(sixteen, k, k, o, k_scale=scales[1], v_scale=scales[2])
                 spec = _launch.spec_of(tensors, _launch.fields_text('"null"', '"identity"'),
                                        "sm_90a")
@@ -379,6 +379,7 @@ def eight_bits(gpu):
                 tensors = _launch.Tensors(rows, keys, keys, o, q_offsets=ragged["q_offsets"],
                                           q_scale=scales[0], k_scale=scales[1], v_scale=scales[2])
                 assert tensors.scales() == name
+                assert tensors._replace(q=sixteen, q_scale=None).scales() == name
             words = Tensor(DOC, (1,), "int32")
             fails(lambda: call((words, *one[1:]), service), TypeError, "float32")
             gaps = Tensor(DOC, (2, 8), "float32", strides=(16, 1))

@@ -23,6 +23,8 @@ TEST_F(Sm100KvDtypeFp16, EveryDepthAndInput) {
 TEST_F(Sm103KvDtype, EveryDepthAndInput) { expect_depths(some_of<int>({64, 128, 192})); }
 TEST_F(Sm100KvDtype, OddLengths) { expect_odd_lengths(); }
 TEST_F(Sm100KvDtype, ScalesOfTensorsAndHeads) { expect_scales(); }
+TEST_F(Sm100KvDtype, ScalesOfRows) { expect_scales_of_rows(some_of<int>({128, 256, 64, 192, 80})); }
+TEST_F(Sm100KvDtypeFp16, ScalesOfRows) { expect_scales_of_rows(some_of<int>({64, 256, 128})); }
 TEST_F(Sm100KvDtype, PagesRaggedBatchesAndPartitions) {
   expect_sequences();
   // Pages of any number of rows: a lane finds its own.
@@ -135,7 +137,6 @@ TEST_F(Sm100KvDtypeFp16, CallersCodeSpillsNothing) {
 
 TEST_F(Sm100KvDtype, WhatIsRefused) {
   EXPECT_NE(reason(spec_of(72)).find("no multiple of 16"), std::string::npos);
-  EXPECT_NE(reason(spec_of(128, Scales::kToken)).find("kv_dtype"), std::string::npos);
   EXPECT_NE(reason(spec_of(512)).find("kv_dtype"), std::string::npos);
   EXPECT_EQ(reason(of_sequences(spec_of(128), 3, false)), "");
 }

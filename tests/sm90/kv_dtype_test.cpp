@@ -20,6 +20,8 @@ TEST_F(Sm90KvDtypeFp16, EveryDepthAndInput) {
 }
 TEST_F(Sm90KvDtype, OddLengths) { expect_odd_lengths(); }
 TEST_F(Sm90KvDtype, ScalesOfTensorsAndHeads) { expect_scales(); }
+TEST_F(Sm90KvDtype, ScalesOfRows) { expect_scales_of_rows(some_of<int>({128, 64, 192, 16, 80})); }
+TEST_F(Sm90KvDtypeFp16, ScalesOfRows) { expect_scales_of_rows(some_of<int>({64, 192, 128})); }
 TEST_F(Sm90KvDtype, PagesRaggedBatchesAndPartitions) { expect_sequences(); }
 TEST_F(Sm90KvDtype, PagesOfAnyRows) { expect_pages_of_any_rows(); }
 // Rows of 64 bytes and of 128.
@@ -82,10 +84,29 @@ TEST_F(Sm90KvDtype, SpillsNothing) {
       2));
 }
 
+TEST_F(Sm90KvDtype, DamagesOfScalesOfRowsAreSeen) {
+  expect_seen(
+      with_group(spec_of(64, Scales::kToken, mask_of(Kind::kNull)), 6, 3), {{150, 150}, {400, 400}},
+      {{"sm90/consumer.cuh", "key_scales.add_sums(rows.softmax.sum, s, lane);", ""},
+       {"common/key_scales.cuh", "put(k, log2_approx(value)", "put(k, 0.0f"},
+       {"sm90/scales.cuh", "} else {\n    return arguments.scale;", "} else {\n    return 1.0f;"}});
+}
+
+TEST_F(Sm90KvDtype, ScalesOfRowsSpillNothing) {
+  const auto of_rows = [](int depth) {
+    return spec_of(depth, Scales::kToken, mask_of(Kind::kNull));
+  };
+  AttentionSpec decode = with_group(of_rows(128), 16, 8);
+  decode.max_q_len = 4;
+  decode.page_size = 16;
+  expect_no_spills(some_of<AttentionSpec>(
+      {of_rows(128), of_sequences(of_rows(128), 16, true), of_rows(64), of_rows(192), decode}, 2));
+}
+
 TEST_F(Sm90KvDtype, WhatIsRefused) {
   EXPECT_NE(reason(spec_of(72)).find("multiples of 16"), std::string::npos);
-  EXPECT_NE(reason(spec_of(128, Scales::kToken)).find("kv_dtype"), std::string::npos);
   EXPECT_NE(reason(spec_of(512)).find("kv_dtype"), std::string::npos);
+  EXPECT_NE(reason(spec_of(208, Scales::kToken)).find("to qk_depth 192"), std::string::npos);
   EXPECT_EQ(reason(spec_of(128)), "");
 }
 

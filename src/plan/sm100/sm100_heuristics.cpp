@@ -30,7 +30,8 @@ constexpr std::int64_t kMaxRowKeys = 160;
 // that were looked at spilt (112 to 240 bytes), at 96 none.
 constexpr std::int64_t kMostScaledKeys = 96;
 // Beside the warps that widen K and V it has 136 registers, in which 96 keys do not spill. A thread
-// of these holds its part of a tile of each, which is to be no more than at depth 128.
+// of these holds its part of a tile of each, which is to be no more than at depth 128. With scales
+// of keys 96 spilt 100 to 128 bytes.
 constexpr std::int64_t kMostWidenedKeys = 96;
 constexpr std::int64_t kMostWidenedBlocks = 4;  // of 64 columns, of K and V
 constexpr std::int64_t kMostTwoODepth = 192;    // of K, whose blocks are widened beside two O
@@ -49,7 +50,8 @@ bool fits_pages(std::int64_t keys, const AttentionSpec& spec) {
 std::int64_t most_widened_keys(const AttentionSpec& spec) {
   if (!widens_kv(spec)) return kMaxRowKeys;
   const std::int64_t blocks = ceil_div(spec.qk_depth, 64) + ceil_div(spec.ov_depth, 64);
-  return blocks <= kMostWidenedBlocks ? kMostWidenedKeys : kMostWidenedKeys - kColumnBatch;
+  const bool fits = blocks <= kMostWidenedBlocks && !keys_have_scales(spec);
+  return fits ? kMostWidenedKeys : kMostWidenedKeys - kColumnBatch;
 }
 
 }  // namespace
@@ -112,7 +114,7 @@ Result<std::int64_t> sm100_choose_keys(const AttentionSpec& spec, const Fa4Confi
     keys = align_down(keys, kColumnBatch);
     reason = fmt::format("S is read and masked in whole batches of {} columns", kColumnBatch);
   }
-  if (spec.scales == Scales::kToken && keys > kMostScaledKeys) {
+  if (keys_have_scales(spec) && keys > kMostScaledKeys) {
     if (!reason.empty()) reason += "; ";
     reason +=
         fmt::format("{} keys with scales of their own spill, {} do not", keys, kMostScaledKeys);

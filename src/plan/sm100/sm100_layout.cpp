@@ -148,7 +148,7 @@ Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Pl
   tile.ov_depth = spec.ov_depth;
   tile.qkv_size = size_of(spec.qkv_dtype);
   tile.rope_size = spec.rope_dtype ? size_of(*spec.rope_dtype) : tile.qkv_size;
-  tile.key_scales = spec.scales == Scales::kToken;
+  tile.key_scales = keys_have_scales(spec);
   tile.output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
   tile.announced = plan.announced;
   tile.one_work_tile = plan.one_work_tile();

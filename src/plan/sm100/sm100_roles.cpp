@@ -94,9 +94,8 @@ Sm100Budgets two_o_budgets(const AttentionSpec& spec) {
       spec.arch == Arch::kSm103a ? Sm100Budgets{184, 80, 64} : Sm100Budgets{192, 80, 48};
   // Beside widened or scaled keys the warps of a thread's job take more: of 192/128 with pages of
   // 16 they spilt 16 bytes with 48, and with scales of rows 60.
-  const Sm100Budgets scaled = spec.scales == Scales::kToken && spec.arch == Arch::kSm100a
-                                  ? Sm100Budgets{192, 72, 56}
-                                  : usual;
+  const Sm100Budgets scaled =
+      keys_have_scales(spec) && spec.arch == Arch::kSm100a ? Sm100Budgets{192, 72, 56} : usual;
   return widens_kv(spec) ? Sm100Budgets{136, 72, 56, 80} : scaled;
 }
 

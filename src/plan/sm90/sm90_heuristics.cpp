@@ -31,8 +31,9 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
   const std::int64_t q_bytes = kv.k * kSm90ConsumerRows / plan.BN;
   if (widens_kv(spec)) {
     // What is widened waits for nothing: as many tiles are copied ahead as there is room for.
+    const std::int64_t scales_bytes = plan.key_scales ? sm90_key_scales_bytes(plan.BN) : 0;
     const auto left = [&](std::int64_t room, int consumers) {
-      return room - 2048 - consumers * q_bytes - 2 * (kv.k + kv.v);
+      return room - 2048 - 2 * (kv.k + kv.v) - consumers * (q_bytes + scales_bytes);
     };
     const bool two = left(kSm90SmSmemBytes / 2, 1) >= kv.k_rows + kv.v_rows;
     plan.num_consumers = two ? 1 : 2;
@@ -65,7 +66,9 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
 /// of one row of blocks.
 void choose_mapped(const AttentionSpec& spec, Sm90Plan& plan) {
   const bool narrow = spec.qk_depth <= 192 && spec.ov_depth <= 128 && !plan.widens_kv;
-  plan.BN = spec.qk_depth <= 128 || narrow ? 128 : 64;
+  // NOTE: scales of 128 keys have no room beside what is widened at depth 128.
+  const bool fits = spec.qk_depth <= 64 || !plan.widens_kv || !plan.key_scales;
+  plan.BN = (spec.qk_depth <= 128 && fits) || narrow ? 128 : 64;
   plan.num_stages = 2;
   plan.num_q_stages = 2;
   plan.ping_pong = true;
@@ -119,8 +122,8 @@ void choose_widened(const AttentionSpec& spec, bool light, Sm90Plan& plan) {
   // P is fp16. What a maximum may grow by, 2^8, and this are half of what that can hold.
   plan.p_bias = 7;
   if (spec.qk_depth <= 128) {
-    // NOTE: at depth 128 an `or` mask and ALiBi spill with 128.
-    plan.BN = light || spec.qk_depth <= 64 ? 128 : 96;
+    // NOTE: at depth 128 an `or` mask and ALiBi spill with 128, and scales of keys have no room.
+    plan.BN = (light && !plan.key_scales) || spec.qk_depth <= 64 ? 128 : 96;
   } else {
     plan.BN = spec.qk_depth <= 192 && spec.ov_depth <= 128 ? 96 : 64;
   }
@@ -165,7 +168,7 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
   const bool capped = spec.score_mod.kind == ScoreModSpec::Kind::kSoftcap && !listed &&
                       !expressed && !given && !spec.interpreted && !sm90_rewrites_kv(spec) &&
                       !splits(spec) && spec.qk_depth > 96 && spec.qk_depth <= 128;
-  const bool key_scales = is_e4m3(spec) && spec.scales == Scales::kToken;
+  const bool key_scales = keys_have_scales(spec);
   const bool hides = spec.mask.kind != MaskSpec::Kind::kNull;
   const bool windowed = hides && !contains(spec, MaskSpec::Kind::kCausal);
   Sm90Plan plan;

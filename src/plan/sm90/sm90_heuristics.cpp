@@ -91,8 +91,9 @@ void choose_e4m3(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.num_q_stages = 2;
   if (spec.qk_depth <= 64) {
     plan.BN = 128;
-    // The MUFU takes twice as long as the products, and sums have instructions, too, where no
-    // product makes them. Stages beside the pair: all measured, see docs/sm90.md.
+    // The exponentials take the MUFU twice as long as the products take, so the FMA pipe computes
+    // one pair in 16. Five stages of K pay where the rows are summed by product, beside that pair
+    // alone. Both were measured: docs/sm90.md.
     plan.exp2_fma_pairs = plan.key_scales ? 0 : 1;
     if (sm90_sums_by_product(spec, plan)) plan.num_stages = 5;
   } else if (spec.qk_depth <= 128) {

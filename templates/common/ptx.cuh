@@ -267,6 +267,18 @@ ATTNJIT_DEVICE void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
+/// fence.release.sync_restrict (9.7.13.4): what this thread did in its CTA's shared memory comes
+/// before a relaxed arrival at another CTA's barrier. NOTE: as cheap as a fence of the CTA's; a
+/// release of the cluster would be a fence of the whole GPU. Of PTX 8.6 on (NVRTC 12.8).
+ATTNJIT_DEVICE void fence_release_shared() {
+  asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory");
+}
+
+/// fence.acquire.sync_restrict (9.7.13.4): the other side of it, behind a relaxed wait.
+ATTNJIT_DEVICE void fence_acquire_shared() {
+  asm volatile("fence.acquire.sync_restrict::shared::cluster.cluster;" ::: "memory");
+}
+
 // ---- Bulk tensor copies (9.7.9.27) ------------------------------------------------------------
 
 /// L2 cache policies as createpolicy (9.7.9) makes them for the whole access.
@@ -470,9 +482,25 @@ ATTNJIT_DEVICE void copy_16_or_zeros(u32 destination, const void* source, bool c
       : "memory");
 }
 
+/// cp.async.bulk (9.7.9.25.4.1) from this CTA's shared memory to another one's of the cluster,
+/// where the barrier `remote_barrier` counts the bytes. One thread.
+ATTNJIT_DEVICE void copy_to_peer(u32 remote_address, u32 address, int bytes, u32 remote_barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+      "[%3];" ::"r"(remote_address),
+      "r"(address), "r"(bytes), "r"(remote_barrier)
+      : "memory");
+}
+
 /// cp.async.bulk.prefetch.L2 (9.7.9.25.4.3): of 16 aligned bytes each.
 ATTNJIT_DEVICE void prefetch_l2(const void* address, int bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(bytes) : "memory");
+}
+
+/// prefetch.global.L2 (9.7.9.16): of the 32 bytes that hold `address`, at least. NOTE: each lane
+/// its own. The bulk copies above are made lane by lane, in a loop that the compiler writes.
+ATTNJIT_DEVICE void prefetch_l2(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address) : "memory");
 }
 
 /// cp.async.mbarrier.arrive.noinc (9.7.13.15): arrives when this thread's copies so far are done.

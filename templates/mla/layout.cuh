@@ -76,6 +76,14 @@ struct TilesOf {
                     Config::kWidenedBlocks == kQkBlocks,
                 "K's latent part is e4m3, or all of it");
 
+  /// Two CTAs with the heads of one position: each widens half of the blocks, for both.
+  static constexpr bool kWidensForPeer = kWidened && Config::kCluster > 1;
+  static_assert(!kWidensForPeer || (Config::kCluster == 2 && Config::kWidenedBlocks % 4 == 0 &&
+                                    Config::kWidenedBlocks < kQkBlocks),
+                "each of two CTAs has every second pair of blocks");
+  /// The CTA that widens a block.
+  ATTNJIT_DEVICE static int widener_of(int block) { return block >> 1 & 1; }
+
   static constexpr int kBlockBytes = 64 * kBlockRowBytes;
   static constexpr int kTileBytes = kQkBlocks * kBlockBytes;  ///< of Q, of K, and of V of its own
   static constexpr int kSlotBytes = kStageBlocks * kBlockBytes;

@@ -19,13 +19,24 @@ struct ListTiling : SequenceTiling<Config> {
 /// Finds the rows that a list names. A place of the list is a key.
 template <class Config, class Arguments>
 struct ListedRows {
+  /// What a list names.
+  ATTNJIT_DEVICE static int word_of(int key, const WorkTile& work, const Arguments& arguments) {
+    return arguments.topk_indices[first_of(work, arguments) + key];
+  }
+  /// Fetches what a work tile's list names to L2. One of four warps.
+  ATTNJIT_DEVICE static void fetch_words(const WorkTile& work, const Arguments& arguments, int warp,
+                                         int lane) {
+    constexpr int kWords = 8;  // of 32 bytes
+    const i64 first = first_of(work, arguments);
+#pragma unroll 1
+    for (int key = work.tile_begin * Config::kTileN + kWords * (32 * warp + lane);
+         key < work.tile_end * Config::kTileN; key += kWords * 32 * kRowCopyWarps) {
+      prefetch_l2(arguments.topk_indices + first + key);
+    }
+  }
   /// The row of the pool; -1 where the list hides the key. NOTE: so it does with rows that the pool
   /// has not: what lists hold is not known on the host.
-  ATTNJIT_DEVICE static int place_of(int key, const WorkTile& work, const Arguments& arguments) {
-    const int position = work.first_row >> Config::kGqaShift;
-    i64 list = work.q_begin + position;
-    if constexpr (!Config::kRagged) list += static_cast<i64>(work.batch) * arguments.q_len;
-    const int row = arguments.topk_indices[list * Config::kTopk + key];
+  ATTNJIT_DEVICE static int place_of_word(int row, const Arguments& arguments) {
     const bool in_pool = page_of(row) < static_cast<u32>(arguments.num_pages);
     return row >= 0 && in_pool ? row : -1;
   }
@@ -35,6 +46,12 @@ struct ListedRows {
   }
 
  private:
+  ATTNJIT_DEVICE static i64 first_of(const WorkTile& work, const Arguments& arguments) {
+    const int position = work.first_row >> Config::kGqaShift;
+    i64 list = work.q_begin + position;
+    if constexpr (!Config::kRagged) list += static_cast<i64>(work.batch) * arguments.q_len;
+    return list * Config::kTopk;
+  }
   /// NOTE: unsigned: a product with the sign takes two registers that widening has not.
   ATTNJIT_DEVICE static u32 page_of(int row) {
     return static_cast<u32>(row) / Config::kPoolPageSize;

@@ -237,6 +237,33 @@ struct Producer {
              static_cast<int>(words[3])}};
   }
 
+  /// The KV tiles of a work tile, where CTAs widen for each other. A load from memory takes as long
+  /// as four blocks: so rows are fetched to L2 a tile ahead, and what says where they lie is read
+  /// three ahead. NOTE: who asks that at once waits for memory, with each tile.
+  ATTNJIT_DEVICE void load_tiles(const WorkTile& work) {
+    const auto word_of = [&](int tile) {
+      return tile >= work.tile_begin ? copies.word_of(tile) : kNoPlace;
+    };
+    copies.fetch_words();
+    int tile = work.tile_end - 1;
+    int place = copies.place_of(tile);
+    int word = word_of(tile - 1);
+    copies.fetch_to_l2(tile, place);
+    int next = copies.place_of_word(word);
+    word = word_of(tile - 2);
+    copies.fetch(tile, place);
+    load_q(work);
+#pragma unroll 1
+    for (; tile >= work.tile_begin; --tile) {
+      const int after = copies.place_of_word(word);
+      word = word_of(tile - 3);
+      copies.fetch_to_l2(tile - 1, next);
+      copies.load(tile, place, next);
+      place = next;
+      next = after;
+    }
+  }
+
   template <class List>
   ATTNJIT_DEVICE void walk(List list) {
     for (; !list.done(); list.advance()) {
@@ -247,6 +274,11 @@ struct Producer {
       if (work.tile_begin >= work.tile_end) continue;
       if constexpr (Config::kParksLists) park(list);
       copies.begin(work);
+      if constexpr (Tiles::kWidensForPeer) {
+        load_tiles(work);
+        if constexpr (Config::kParksLists) list.resume(parked());
+        continue;
+      }
       int place = copies.place_of(work.tile_end - 1);
       if constexpr (Tiles::kWidened) {
         copies.fetch(work.tile_end - 1, place);

@@ -10,9 +10,13 @@ namespace attnjit::mla {
 /// Finds the rows of a sequence in its pages.
 template <class Config, class Arguments>
 struct PagedRows {
-  /// The page of a key; -1 where there is none.
-  ATTNJIT_DEVICE static int place_of(int key, const WorkTile& work, const Arguments& arguments) {
-    const int page = page_of<Config>(key, work, arguments);
+  /// What the page table has of a key; -1 past the sequence's end.
+  ATTNJIT_DEVICE static int word_of(int key, const WorkTile& work, const Arguments& arguments) {
+    return page_of<Config>(key, work, arguments);
+  }
+  ATTNJIT_DEVICE static void fetch_words(const WorkTile&, const Arguments&, int, int) {}
+  /// The page; -1 where there is none.
+  ATTNJIT_DEVICE static int place_of_word(int page, const Arguments& arguments) {
     return page < arguments.num_pages ? page : -1;
   }
   ATTNJIT_DEVICE static i64 offset_of(int key, int place, const Arguments& arguments) {
@@ -58,10 +62,13 @@ struct RowCopies {
   ATTNJIT_DEVICE int key_of(int tile) const {
     return tile * Config::kTileN + warp * kRows + min(lane, kRows - 1);
   }
-  /// Where the lane's row is; -1 where there is none.
-  ATTNJIT_DEVICE int place_of(int tile) const {
-    return Rows::place_of(key_of(tile), work, arguments);
+  /// What is read to find the lane's row, and where that is; -1 where there is none.
+  ATTNJIT_DEVICE int word_of(int tile) const {
+    return Rows::word_of(key_of(tile), work, arguments);
   }
+  ATTNJIT_DEVICE void fetch_words() const { Rows::fetch_words(work, arguments, warp, lane); }
+  ATTNJIT_DEVICE int place_of_word(int word) const { return Rows::place_of_word(word, arguments); }
+  ATTNJIT_DEVICE int place_of(int tile) const { return place_of_word(word_of(tile)); }
 
   /// Where the lane's row begins in K; -1 where there is none.
   ATTNJIT_DEVICE i64 offset_of(int tile, int place) const {

@@ -73,6 +73,18 @@ struct Consumer {
   ATTNJIT_DEVICE void release_block(const Ring& at, int block) const {
     if (lane == 0) mbarrier_arrive(smem.kv_empty(at.stage, block));
   }
+  /// Hands a block of V back to the CTA that stores it. Where that may be another one, whose wait
+  /// is for both CTAs, what was read is released for the cluster.
+  ATTNJIT_DEVICE void release_v(const Ring& at, int block) const {
+    if constexpr (Layout::kWidensForPeer) {
+      if (lane == 0) {
+        fence_release_shared();
+        mbarrier_arrive_relaxed_at(smem.kv_empty(at.stage, block), Layout::widener_of(block));
+      }
+    } else {
+      release_block(at, block);
+    }
+  }
   /// Hands back what S alone reads: the rope's block; where V is a tensor of its own, all of K, a
   /// lane each block.
   ATTNJIT_DEVICE void release_scored(const Ring& at) const {
@@ -213,7 +225,7 @@ struct Consumer {
     if constexpr (kBlock < kBlocks) {
       wgmma_wait<(kBlocks - kBlock) / O::kWide - 1>();
 #pragma unroll
-      for (int i = kBlock; i < kBlock + O::kWide; ++i) release_block(ring, first_of_v() + i);
+      for (int i = kBlock; i < kBlock + O::kWide; ++i) release_v(ring, first_of_v() + i);
       end_pv<kBlock + O::kWide>();
     } else {
       ring.advance(Config::kStages);

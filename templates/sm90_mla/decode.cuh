@@ -41,7 +41,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   await_prerequisites();
   mla::find_run<Config, Mask>(smem, arguments, params);
-  mla::begin_together<Config>();
+  const int cta = mla::begin_together<Config>();
 
   if (warpgroup == 0) {
     setmaxnreg_dec<Config::kProducerRegisters>();
@@ -50,7 +50,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     if constexpr (Config::kRowCopies) {
       using Copies = mla::ThreadCopies<Config, Arguments>;
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
-          smem, arguments, params, Copies{smem, arguments, warp, lane}, 0, warp, lane}
+          smem, arguments, params, Copies{smem, arguments, warp, lane}, cta, warp, lane}
           .run();
     } else if (warp < Config::kStageLoaders) {
       using Copies = mla::BoxCopies<Config, Arguments>;
@@ -64,6 +64,8 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     Consumer<Config, Mask, ScoreMod, Arguments, Params>(smem, arguments, params, warpgroup - 1)
         .run();
   }
+  // The other CTA may still store to this one's memory, and arrive at its barriers.
+  if constexpr (Config::kCluster > 1) cluster_barrier();
 }
 
 }  // namespace attnjit::sm90_mla

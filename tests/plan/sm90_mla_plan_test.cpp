@@ -2,6 +2,7 @@
 // Plans of absorbed MLA on sm_90a: what is served, budgets, launches.
 #include "plan/sm90_mla/sm90_mla_plan.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -225,6 +226,43 @@ TEST(Sm90MlaPlan, CachesInTheFormatDsv32) {
       EXPECT_EQ(std::get<std::int64_t>(argument.value), 64 * 656);
     }
   }
+}
+
+// Two CTAs have the heads of one position, where those are two tiles, and each widens half of the
+// blocks of K for both: so both hand such a block back. A table may choose CTAs that are alone.
+TEST(Sm90MlaPlan, CtasWidenForEachOther) {
+  AttentionSpec spec = sm90_mla_spec();
+  spec.cache_format = CacheFormat::kDsv32;
+  const auto empty_of = [](const KernelPlan& plan, const char* block) {
+    const auto found = std::ranges::find(plan.main().barriers, fmt::format("K 1 {} empty", block),
+                                         &BarrierPlan::name);
+    return found == plan.main().barriers.end() ? 0 : found->arrivals;
+  };
+  const KernelPlan pair = plan_of(spec);
+  EXPECT_EQ(pair.main().cluster, 2);
+  EXPECT_EQ(empty_of(pair, "block 0"), 8);
+  EXPECT_EQ(empty_of(pair, "block 7"), 8);
+  EXPECT_EQ(empty_of(pair, "block 8"), 4);  // the rope's: each CTA copies it
+  const Result<Tuning> alone =
+      tuning_from_json(R"({"rows": [{"match": {}, "choose": {"cluster": 1}}]})");
+  ASSERT_TRUE(alone.ok()) << alone.error().to_string();
+  const Result<KernelPlan> single = plan(*ResolvedSpec::make(spec), &*alone);
+  ASSERT_TRUE(single.ok()) << single.error().to_string();
+  EXPECT_EQ(single->main().cluster, 1);
+  EXPECT_EQ(empty_of(*single, "block 0"), 4);
+  EXPECT_EQ(single->main().smem_bytes, pair.main().smem_bytes);
+  EXPECT_EQ(tuning_knobs(*single).size(), 2U);
+  // A work tile is a position's, and there is a cluster for each: 3 of 2 CTAs.
+  const Result<LaunchSequence> sequence = plan_launch(pair, paged_shapes_of(3, 1, 64), {}, {});
+  ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
+  EXPECT_EQ(sequence->launches.front().cluster[0], 2U);
+  EXPECT_EQ(sequence->launches.front().grid[0], 6U);
+
+  spec.num_q_heads = spec.group = 65;
+  EXPECT_EQ(plan_of(spec).main().cluster, 2);
+  spec.num_q_heads = spec.group = 64;
+  EXPECT_EQ(plan_of(spec).main().cluster, 1);
+  EXPECT_EQ(plan_of(sm90_mla_spec()).main().cluster, 1);
 }
 
 // Every block of K is widened. V's scale is K's.

@@ -70,9 +70,10 @@ struct Sm90Plan {
   bool claims_work = false;  ///< CTAs claim it (common/claims.cuh); else each takes every n-th tile
   bool row_copies = false;   ///< K and V are copied row by row: pages do not hold whole TMA boxes
   int widened_blocks = 0;    ///< absorbed MLA: of a row of K, those that are e4m3
-  bool overlaps = false;     ///< waits for the end of the launch before it: PlannedKernel::overlaps
-  bool listed = false;       ///< KV tiles are listed by what the mask says of each
-  bool mapped = false;       ///< they are those of a map of the mask (templates/maps)
+  int cluster = 1;        ///< absorbed MLA: CTAs that share a position, and widen K for each other
+  bool overlaps = false;  ///< waits for the end of the launch before it: PlannedKernel::overlaps
+  bool listed = false;    ///< KV tiles are listed by what the mask says of each
+  bool mapped = false;    ///< they are those of a map of the mask (templates/maps)
   bool map_bits = false;  ///< which says of blocks that are seen in part which scores are visible
   bool split = false;     ///< launches may split the keys into partitions
   bool runs = false;      ///< those that choose how deal out runs of KV tiles, as many to each CTA

@@ -27,6 +27,12 @@ constexpr int kRecordBytes = 64 * 64 * 2 + 128 * 16;
 constexpr std::array kStages{2, 4, 6, 8};
 constexpr std::array kDeepStages{1, 2};
 
+/// CTAs that may widen blocks of K for each other: where the heads of a position are two tiles.
+int most_cluster_of(const AttentionSpec& spec) {
+  const bool halves = (1 << mla_head_shift(spec)) == 2 * MlaTiles::kRows;
+  return halves && spec.cache_format == CacheFormat::kDsv32 ? 2 : 1;
+}
+
 std::vector<std::int64_t> stages_of(const Sm90Plan& plan) {
   if (plan.v_bytes > 0) return {kDeepStages.begin(), kDeepStages.end()};
   return {kStages.begin(), kStages.end()};
@@ -35,12 +41,12 @@ std::vector<std::int64_t> stages_of(const Sm90Plan& plan) {
 /// The mbarriers, in the order in which they lie in shared memory.
 std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const Sm90Plan& plan) {
   // One lane of each warp that read it hands memory back; what V has not of K, such as the rope's
-  // block, is of the warpgroup that makes S.
+  // block, is of the warpgroup that makes S. What a CTA widens for the other, both hand back to it.
   MlaReaders readers;
   readers.work = kConsumers * kWarps;
   readers.q = kConsumers * kWarps;
-  readers.latent = kWarps;
-  readers.middle_block = kConsumers * kWarps;
+  readers.latent = kWarps * plan.cluster;
+  readers.middle_block = kConsumers * kWarps * plan.cluster;
   readers.rope = kWarps;
   return mla_barrier_groups(spec, sm90_mla_tiles(plan), readers);
 }
@@ -68,8 +74,10 @@ void lay_out(const AttentionSpec& spec, Sm90Plan& plan) {
 }
 
 /// What a tuning row may choose.
-std::vector<Sm90Knob> knobs_of(const Sm90Plan& plan) {
-  return {{"num_stages", &Sm90Plan::num_stages, stages_of(plan)}};
+std::vector<Sm90Knob> knobs_of(const AttentionSpec& spec, const Sm90Plan& plan) {
+  std::vector<Sm90Knob> knobs{{"num_stages", &Sm90Plan::num_stages, stages_of(plan)}};
+  if (most_cluster_of(spec) > 1) knobs.push_back({"cluster", &Sm90Plan::cluster, {1, 2}});
+  return knobs;
 }
 
 std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Plan& plan) {
@@ -101,6 +109,7 @@ std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Pl
 
 MlaTiles sm90_mla_tiles(const Sm90Plan& plan) {
   MlaTiles tiles;
+  tiles.cluster = plan.cluster;
   tiles.own_v = plan.v_bytes > 0;
   tiles.two_readers = true;
   tiles.pair_tiles = plan.pair_tiles;
@@ -147,6 +156,7 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   plan.listed = tiles.trims;
   plan.row_copies = tiles.row_copies;
   plan.widened_blocks = tiles.widened_blocks;
+  plan.cluster = most_cluster_of(spec);
   plan.box_keys = tiles.box_keys;
   plan.partition_tiles = tiles.partition_tiles;
   plan.rescale_by_row = spec.partition_keys > 0;
@@ -171,7 +181,7 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   }
   if (tuned != nullptr) {
     if (Status status = sm90_apply(
-            knobs_of(plan),
+            knobs_of(spec, plan),
             tiles.own_v ? "an sm_90a plan of deep heads" : "an sm_90a plan of absorbed MLA", *tuned,
             plan);
         !status)
@@ -195,6 +205,7 @@ Status fill_from_sm90_mla(const Sm90Plan& mla, KernelPlan& plan) {
   kernel.entry = mla.v_bytes > 0 ? "attnjit_deep_forward" : "attnjit_mla_decode";
   kernel.kernel_header = "sm90_mla/decode.cuh";
   kernel.threads = mla.threads();
+  kernel.cluster = mla.cluster;
   kernel.overlaps = mla.overlaps;
   kernel.launch_registers = sm90_launch_registers(mla);
   kernel.smem_bytes = mla.smem_bytes;
@@ -211,7 +222,7 @@ Status fill_from_sm90_mla(const Sm90Plan& mla, KernelPlan& plan) {
 }
 
 std::vector<TuningKnob> sm90_mla_knobs(const KernelPlan& plan) {
-  return sm90_chosen(knobs_of(*plan.sm90), *plan.sm90);
+  return sm90_chosen(knobs_of(plan.spec, *plan.sm90), *plan.sm90);
 }
 
 }  // namespace attnjit

@@ -135,7 +135,7 @@ std::vector<Description> run_subjects() {
 
 // Lists that are longer than their sequence, and shorter; in one part, and in several that one CTA
 // takes one behind another, of which the last have no keys, or several CTAs, which end soon; and
-// the format dsv32 and e4m3, with lists and without.
+// the format dsv32 and e4m3, with lists and without, and of two CTAs that widen for each other.
 std::vector<Description> list_subjects() {
   const std::vector<Shape> lists = {{{3}, {200, 0, 31}, 1, kNormal, true},
                                     in_parts(5, {{1}, {600, 7}, 1}),
@@ -152,10 +152,13 @@ std::vector<Description> list_subjects() {
                                            in_parts(4, {{1}, {500, 450}, 132}),
                                            {{1}, {260, 330}, 1, kRaised}};
   const auto ragged = [](AttentionSpec& spec) { spec.ragged = true; };
+  const auto of_128_heads = [](AttentionSpec& spec) { spec.num_q_heads = spec.group = 128; };
   return {
       {"sm90 topk 192/128", listed(Arch::kSm90a), lists, two_stages()},
       {"sm_100a topk 192/128", listed(Arch::kSm100a), lists, three_stages()},
       {"sm90 dsv32", packed(Arch::kSm90a, 320, Kind::kNull), packed_lists},
+      {"sm90 dsv32 pairs", with(packed(Arch::kSm90a, 320, Kind::kNull), of_128_heads),
+       packed_lists},
       {"sm_100a dsv32 lists", packed(Arch::kSm100a, 192, Kind::kNull), packed_lists},
       {"sm90 ragged dsv32",
        with(packed(Arch::kSm90a, 0, Kind::kCausal), ragged),

@@ -409,6 +409,20 @@ bool reads_arrays(const Expression& expression) {
   });
 }
 
+bool hides_again(const Expression& expression) {
+  std::vector<bool> of_keys;  // which nodes hang on kv_idx
+  for (const ExprNode& node : expression.nodes) {
+    bool keys = node.op == Op::kCoord && node.coord == Coord::kKvIdx;
+    for (int i = 0; i < node.num_args; ++i) keys = keys || of_keys[node.args[i]];
+    of_keys.push_back(keys);
+    // NOTE: `&` and `^` of bools are no bits of a key.
+    const bool bits =
+        (node.op == Op::kBitAnd || node.op == Op::kBitXor) && node.type != ExprType::kBool;
+    if (keys && (bits || node.op == Op::kModulo || is_element(node))) return true;
+  }
+  return false;
+}
+
 bool names(const Expression& expression, Coord coord) {
   return std::any_of(expression.nodes.begin(), expression.nodes.end(), [&](const ExprNode& node) {
     return node.op == Op::kCoord && node.coord == coord;

@@ -71,6 +71,10 @@ std::string print_cuda_ranges(const Expression& expression);
 /// Whether a mask hangs on elements of arrays that differ within a tile.
 bool reads_arrays(const Expression& expression);
 
+/// Whether a mask may hide tiles of keys again and again between others: a remainder, bits or an
+/// element hangs on kv_idx. Where it does not, two ends and a hole are most of what it hides.
+bool hides_again(const Expression& expression);
+
 /// Whether a mask names a coordinate.
 bool names(const Expression& expression, Coord coord);
 

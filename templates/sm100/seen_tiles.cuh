@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The KV tiles that a work tile's rows see, where an expression says of each tile what it shows:
-// those that it hides at both ends, and the longest run of them between, are not walked.
+// those that it hides at both ends, and the longest run of them between or all of a thirty-second
+// of the tiles, are not walked.
 #pragma once
 
 #include "common/integers.cuh"
@@ -8,6 +9,13 @@
 #include "sm100/layout.cuh"
 
 namespace attnjit::sm100 {
+
+/// Whether more than one hole of a work tile's KV tiles may be left out: it costs each KV tile that
+/// is walked a branch. The plan says so.
+template <class Config>
+constexpr bool kManyHoles = requires {
+  Config::kManyHoles;
+};
 
 /// The longest run of bits: from `begin` on, `count` of them.
 struct BitRun {
@@ -25,10 +33,27 @@ struct BitRun {
   }
 };
 
+/// The place of the n-th bit that is set, from 0 on. NOTE: a loop, for compile time: two roles ask
+/// about each tile.
+ATTNJIT_DEVICE int nth_bit(u32 bits, int n) {
+  int place = 0;
+#pragma unroll 1
+  for (int half = 16; half > 0; half >>= 1) {
+    const int below = __popc(bits >> place & ((1u << half) - 1));
+    if (n >= below) {
+      n -= below;
+      place += half;
+    }
+  }
+  return place;
+}
+
 /// Takes from both query tiles' KV tiles those that the mask hides. One warp: a lane asks about a
-/// thirty-second of the tiles that are reached. Where that is more than one tile, the tiles at the
-/// ends of what is seen are asked about next. NOTE: at one place for both query tiles and all ends,
-/// since what it asks is as long as the mask's expression.
+/// run of tiles, of which 32 are all that are reached. Where that is more than one tile, the tiles
+/// at the ends of what is seen are asked about next. What is hidden between is one hole whose ends
+/// are asked about, too, or runs, where more of them are hidden than that hole's ends may add.
+/// NOTE: at one place for both query tiles and all ends, since what it asks is as long as the
+/// mask's expression.
 template <class Config, class Mask, class Work, class Params>
 ATTNJIT_DEVICE void find_shown(Work& work, const Params& params) {
   using Layout = LayoutOf<Config>;
@@ -36,8 +61,12 @@ ATTNJIT_DEVICE void find_shown(Work& work, const Params& params) {
   constexpr int kLanes = 32;
   const int lane = static_cast<int>(threadIdx.x & 31u);
   const KvTiles all = work.all();
-  const int run = ceil_div(all.count(), kLanes);
+  // NOTE: of many holes they are a power of two: each KV tile that is walked is divided by it.
+  const int shift = kManyHoles<Config> ? kLanes - __clz((all.count() - 1) >> 5) : 0;
+  int run = ceil_div(all.count(), kLanes);
+  if (kManyHoles<Config> && run > 0) run = 1 << shift;
   u32 shown = 0;         // which runs some row sees
+  bool many = false;     // holes
   KvTiles around{0, 0};  // the hole: where what is behind it begins, and what is before it ends
   int asks = all.count() > 0 ? 2 : 0;
 #pragma unroll 1
@@ -90,15 +119,17 @@ ATTNJIT_DEVICE void find_shown(Work& work, const Params& params) {
       // What lies between runs that are seen.
       const u32 between = ~shown & ~((shown & -shown) - 1) & kAll >> __clz(static_cast<int>(shown));
       const BitRun hole = BitRun::longest(between);
+      if constexpr (kManyHoles<Config>) many = __popc(between) - hole.count >= min(run, 2);
       if (hole.count > 0) {
         around.end = all.begin + hole.begin * run;
         around.begin = around.end + hole.count * run;
       }
-      if (run > 1) asks = hole.count > 0 ? 8 : 6;
+      if (run > 1) asks = hole.count > 0 && !many ? 8 : 6;
     }
   }
-  work.hole_begin = around.end;
-  work.hole = around.begin - around.end;
+  work.hole_begin = many ? all.begin : around.end;
+  work.hole = many ? shift : around.begin - around.end;
+  if constexpr (kManyHoles<Config>) work.shown = many ? shown : 0;
   work.seen_0 = work.template without_hole<Config>(work.seen_0);
   work.seen_1 = work.template without_hole<Config>(work.seen_1);
 }

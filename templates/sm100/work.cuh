@@ -42,10 +42,12 @@ struct WorkTile {
   // Where Config::kMapped, KV tiles are counted among those of a list, of which all are walked.
   int list_row = 0;   ///< which list
   int last_tile = 0;  ///< the KV tile that is walked first
-  // Where Config::kTrims, they are counted without `hole` tiles from hole_begin on, which no row
-  // sees.
+  // Where Config::kTrims, they are counted without those that no row sees (sm100/seen_tiles.cuh):
+  // `hole` tiles from hole_begin on; or, where `shown` is not 0, of the runs of 1 << hole tiles
+  // from hole_begin on those whose bit is 0.
   int hole_begin = 0;
   int hole = 0;
+  u32 shown = 0;
 
   /// What is loaded.
   ATTNJIT_DEVICE KvTiles all() const {
@@ -72,12 +74,21 @@ struct WorkTile {
   template <class Config>
   ATTNJIT_DEVICE int behind_hole(int place) const {
     if constexpr (!Config::kTrims) return place;
+    if (kManyHoles<Config> && shown != 0) {
+      const int run = place >> hole;
+      return hole_begin + (nth_bit(shown, run) << hole) + place - (run << hole);
+    }
     return place < hole_begin ? place : place + hole;
   }
   /// How many of those that are counted come before a KV tile.
   template <class Config>
   ATTNJIT_DEVICE int before_hole(int tile) const {
     if constexpr (!Config::kTrims) return tile;
+    if (kManyHoles<Config> && shown != 0) {
+      const int behind = max(tile - hole_begin, 0), run = behind >> hole;
+      const int before = __popc(shown & low_bits(run)) << hole;
+      return run < 32 && (shown >> run & 1u) != 0 ? before + behind - (run << hole) : before;
+    }
     return tile <= hole_begin ? tile : max(tile - hole, hole_begin);
   }
   template <class Config>
@@ -350,6 +361,7 @@ ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work, bool none) {
   if constexpr (Config::kTrims) {
     store_shared_word(address + 52, word(work.hole_begin));
     store_shared_word(address + 56, word(work.hole));
+    if constexpr (kManyHoles<Config>) store_shared_word(address + 60, work.shown);
   }
 }
 
@@ -376,6 +388,7 @@ struct SaidWork {
     if constexpr (Config::kTrims) {
       work.hole_begin = word(13);
       work.hole = word(14);
+      if constexpr (kManyHoles<Config>) work.shown = static_cast<u32>(word(15));
     }
     return work;
   }

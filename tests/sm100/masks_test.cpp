@@ -117,6 +117,20 @@ TEST_F(Sm100Masks, TilesThatItCutsAre) {
   steps(custom("h == 0 ? kv_idx < 150 : q_row % 100 < 50"), {1, 150, 300, 1});
 }
 
+// Of a mask that hides tiles again and again more than one hole is left out: of up to 32 tiles, and
+// of runs of more.
+TEST_F(Sm100Masks, ManyHoles) {
+  ProofCase one;
+  one.spec.num_q_heads = 2;
+  one.spec.qk_depth = 64;
+  one.spec.mask = custom("kv_idx <= q_idx && (q_idx - kv_idx < 128 || kv_idx / 128 % 3 == 0)");
+  one.shape = {1, 300, 1500, 1};
+  expect_seen(one, {{"sm100/work.cuh", "nth_bit(shown, run) << hole", "run << hole"}}, 2);
+  steps(one.spec.mask, {1, 300, 1500, 1});
+  steps(custom("kv_idx / 256 % 3 == 1"), {1, 130, 5000, 1});
+  steps(custom("(kv_idx / 128 + q_idx / 128) % 2 == 0"), {1, 260, 1500, 1});
+}
+
 // Where a mask cuts a tile scores are hidden in tensor memory, 32 columns at a time: of those that
 // all rows of a warp see nothing is done, and those that none sees are not read.
 TEST_F(Sm100Masks, ScoresAreHiddenWhereTheyLie) {

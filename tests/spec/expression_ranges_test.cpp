@@ -244,6 +244,21 @@ TEST(ExpressionRanges, OfParametersThatAreNotKnown) {
   EXPECT_EQ(status("kv_idx <= q_idx && kv_idx < p.n", {128, 191}), (TileStatus{false, true}));
 }
 
+TEST(ExpressionRanges, KnowWhetherTilesAreHiddenAgainAndAgain) {
+  const std::vector<ParamSpec> params{{"a", ParamSpec::Type::kI32Array},
+                                      {"m", ParamSpec::Type::kI32Matrix}};
+  for (const char* const code :
+       {"kv_idx / 128 % 4 == 0", "(kv_idx & 256) == 0 || kv_idx < 3", "p.a[kv_idx / 64] > 0",
+        "p.m[q_idx / 128][kv_idx / 128] != 0", "(q_idx - kv_idx) % 4 == 0"}) {
+    EXPECT_TRUE(hides_again(parsed(code, params))) << code;
+  }
+  for (const char* const code : {"kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < 256)",
+                                 "kv_idx < p.a[b]", "q_idx / 512 == kv_idx / 512",
+                                 "q_idx % 4 == 0 || kv_idx < 9", "(kv_idx < 4) & (q_idx > 3)"}) {
+    EXPECT_FALSE(hides_again(parsed(code, params))) << code;
+  }
+}
+
 // The longest and the deepest that the parser takes.
 TEST(ExpressionRanges, EndInTimeForHostileExpressions) {
   std::string wide = "q_idx";

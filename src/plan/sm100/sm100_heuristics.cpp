@@ -14,6 +14,8 @@
 #include "plan/reference/deviate.h"
 #include "plan/reference/reference_json.h"
 #include "plan/sm100/sm100_support.h"
+#include "spec/expression_ranges.h"
+#include "spec/resolved_spec.h"
 
 namespace attnjit {
 namespace {
@@ -95,6 +97,11 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
   plan.counted = asks && plan.can_persist && plan.persistent == 1 && !pair;
   plan.announced = plan.announced || plan.counted;
   plan.trims = asks && (plan.announced || plan.one_work_tile());
+  const spec::Snippets& snippets = resolved.state().snippets;
+  plan.many_holes =
+      plan.trims && std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
+        return snippet && snippet->kind == spec::SnippetKind::kMask && spec::hides_again(*snippet);
+      });
 }
 
 Result<std::int64_t> sm100_choose_keys(const AttentionSpec& spec, const Fa4Config& config,

@@ -404,6 +404,15 @@ TEST(Clock, AFewTilesMoreTakeATilesTimeMore) {
     EXPECT_NEAR(cycles(140) - cycles(132), 4000 * kP.fma_latency, 500) << sms;
     EXPECT_NEAR(cycles(264) - cycles(140), 0, 500) << sms;
   }
+  // Where half of the SMs have their first tile done while the others are busy, those take the few
+  // that are left: nobody else is late.
+  const std::string body = "setp.lt.u32 %p1, %r2, 66;\n@%p1 bra $long;\nbra $short;\n$long:\n" +
+                           chain(4000) + "$short:\n" + chain(4000);
+  for (const unsigned sms : {4u, 132u}) {
+    const auto cycles = [&](int tiles) { return claiming(tiles, false, body, sms).cycles; };
+    EXPECT_NEAR(cycles(140) - cycles(132), 0, 1000) << sms;
+    EXPECT_NEAR(cycles(132 + 66 + 8) - cycles(140), 4000 * kP.fma_latency, 1000) << sms;
+  }
 }
 
 std::string copies(int n) {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <optional>
 #include <utility>
+#include <vector>
 
 #include "attnjit/emulator.h"
 #include "attnjit/launch.h"
@@ -41,7 +41,7 @@ class ModelRig final : public TuningRig {
   }
 
   Status use(const verify::Problem& problem) override {
-    for (auto& [variant, loaded] : loaded_) loaded.ms.reset();
+    lengths_ = {problem.q_lens, problem.kv_lens};
     buffers_ = verify::emulator_buffers(problem);
     shapes_ = problem.launch_shapes();
     scalars_ = problem.launch_scalars();
@@ -49,10 +49,11 @@ class ModelRig final : public TuningRig {
     return {};
   }
 
-  // The model gives the same time again: it is asked once.
+  // The model gives the same time again: it is asked once about a problem of some lengths.
   Result<double> time(std::size_t variant, int) override {
     Loaded& loaded = loaded_.at(variant);
-    if (loaded.ms) return *loaded.ms;
+    const auto known = loaded.ms.find(lengths_);
+    if (known != loaded.ms.end()) return known->second;
     DeviceShape device;
     device.sm_count = clock::sms_of(arch_);
     const Result<LaunchSequence> sequence =
@@ -69,16 +70,16 @@ class ModelRig final : public TuningRig {
     const Result<clock::ClockReport> timed =
         clock::time_launches(loaded.module, *sequence, buffers_, options);
     if (!timed) return timed.error();
-    loaded.ms = timed->us / 1000;
-    return *loaded.ms;
+    return loaded.ms[lengths_] = timed->us / 1000;
   }
 
  private:
+  using Lengths = std::pair<std::vector<int>, std::vector<int>>;  ///< of queries and of keys
   struct Loaded {
     KernelPlan plan;
     std::shared_ptr<const KernelImage> image;
     PtxModule module;
-    std::optional<double> ms;  ///< of the problem in use
+    std::map<Lengths, double> ms;
   };
 
   static int version() { return clock::kModelVersion; }
@@ -87,6 +88,7 @@ class ModelRig final : public TuningRig {
   unsigned timed_sms_;
   std::unique_ptr<verify::Backend> backend_;
   std::map<std::size_t, Loaded> loaded_;
+  Lengths lengths_;  ///< of the problem in use
   std::vector<EmulatorBuffer> buffers_;
   LaunchShapes shapes_;
   LaunchScalars scalars_;

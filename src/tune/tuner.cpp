@@ -152,6 +152,7 @@ class Tuner {
     std::atomic<std::size_t> next{0};
     std::mutex told;
     std::size_t done = 0;
+    report_progress("compiled", 0, count);
     const auto work = [&] {
       for (std::size_t i = next++; i < count; i = next++) {
         compiled[i] = compile_one(services, result_.variants[i].variant);
@@ -202,6 +203,8 @@ class Tuner {
     };
     const std::int64_t most = request_.spec.max_seq_len;
     for (auto& [shape, input] : problems) {
+      // Absorbed MLA's tiles have rows of many heads for each query.
+      if (request_.spec.mla == Mla::kDecode) shape.q_len = (shape.q_len + 31) / 32;
       if (most > 0) shape.q_len = std::min(shape.q_len, most);
       if (most > 0) shape.kv_len = std::min(shape.kv_len, most);
     }
@@ -219,6 +222,7 @@ class Tuner {
   Status verify_all(std::vector<std::size_t>& variants) {
     const auto problems = small_problems();
     std::size_t done = 0, problems_done = 0;
+    report_progress("verified", 0, variants.size() * problems.size());
     for (const auto& [shape, input] : problems) {
       // Of runs that are left, and those that were: a variant that is wrong has no more.
       const std::size_t all = done + variants.size() * (problems.size() - problems_done++);
@@ -266,9 +270,10 @@ class Tuner {
   // --- time -------------------------------------------------------------------------------------
 
   /// Blocks of every variant in turn, the untuned kernel once more at the end as its own control.
-  /// Adds a median and a ratio to each, and the control's ratio to `controls`.
+  /// Adds a median and a ratio to each, and the control's ratio to `controls`. `told` hears of
+  /// each variant that ran first.
   Status time_shape(const std::vector<std::size_t>& variants, int pairs,
-                    std::vector<double>& controls) {
+                    std::vector<double>& controls, const std::function<void()>& told) {
     std::vector<std::size_t> order = variants;
     order.push_back(0);
     std::vector<int> launches(order.size(), 1);
@@ -279,6 +284,7 @@ class Tuner {
       if (!once) return fatal(std::move(once).error(), order[at]);
       launches[at] = static_cast<int>(
           std::clamp(request_.block_ms / std::max(1e-4, *once), 2.0, double{kMaxLaunches}));
+      if (at + 1 != order.size()) told();
     }
     // times[at][block]: an even block forth, an odd one back.
     std::vector<std::vector<double>> times(order.size());
@@ -310,14 +316,16 @@ class Tuner {
       result_.variants[i].ratios.clear();
     }
     std::size_t done = 0;
+    const std::size_t all = variants.size() * request_.shapes.size();
+    report_progress(stage, 0, all);
     for (const TuneShape& shape : request_.shapes) {
       ProblemRequest asked = problem_of(shape);
       asked.input = verify::InputKind::kNormal;
       Result<Problem> problem = verify::make_problem(request_.spec, asked);
       if (!problem) return std::move(problem).error();
       if (Status s = rig_->use(*problem); !s) return s;
-      if (Status s = time_shape(variants, pairs, controls); !s) return s;
-      report_progress(stage, ++done, request_.shapes.size());
+      const auto told = [&] { report_progress(stage, ++done, all); };
+      if (Status s = time_shape(variants, pairs, controls, told); !s) return s;
     }
     for (const std::size_t i : variants) {
       result_.variants[i].ratio = geometric_mean(result_.variants[i].ratios);

@@ -68,7 +68,7 @@ struct TuneResult {
 using ServiceFactory =
     std::function<Result<std::unique_ptr<Service>>(std::shared_ptr<const Tuning>)>;
 
-/// `stage` says what is being done and how far ("compiled", 3, 80); empty: nobody listens.
+/// `stage` says what is being done and how far ("compiled", 3, 80), from 0; empty: nobody listens.
 using Progress = std::function<void(std::string_view stage, std::size_t done, std::size_t all)>;
 
 /// Every variant must first pass the rules of verify on small problems with each kind of input.

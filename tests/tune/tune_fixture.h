@@ -154,12 +154,13 @@ class TuneFixture : public ::testing::Test {
     return Service::create(std::move(options));
   }
 
-  Result<TuneResult> run() {
+  Result<TuneResult> run(const Progress& progress = {}) {
     return tune(
         request_, [this](auto tuning) { return service(std::move(tuning)); },
         [this]() -> Result<std::unique_ptr<TuningRig>> {
           return std::unique_ptr<TuningRig>(std::make_unique<FakeRig>(behaviour_));
-        });
+        },
+        progress);
   }
 
   /// The plan without a table, and two legal tiles that it does not have: tests lean on no choice

@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "tune_fixture.h"
 
@@ -96,6 +99,22 @@ TEST_F(Tuner, OfAModelOnlyFinalistsAreVerified) {
     if (plan_of(measured).BN != kFast) continue;
     EXPECT_EQ(measured.fate, Fate::kWrong);
   }
+}
+
+// Where a variant takes a model a minute, a stage that told of its end alone would seem to hang.
+TEST_F(Tuner, StagesAreToldFromTheirBeginAndEachVariant) {
+  request_.max_variants = 3;
+  std::map<std::string, std::vector<std::size_t>> told;
+  const auto listen = [&](std::string_view stage, std::size_t done, std::size_t) {
+    told[std::string(stage)].push_back(done);
+  };
+  ASSERT_TRUE(run(listen).ok());
+  for (const char* const stage : {"compiled", "verified", "screened", "timed"}) {
+    const std::vector<std::size_t>& steps = told[stage];
+    ASSERT_GT(steps.size(), 3U) << stage;
+    for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i], i) << stage;
+  }
+  EXPECT_EQ(told["screened"].back(), 3 * request_.shapes.size());
 }
 
 TEST_F(Tuner, AGainWithinTheNoiseIsNone) {

@@ -111,16 +111,16 @@ class DeepTest : public KernelTest {
                       {{{40, 0, 1}, {500, 70, 300}}}});
     trials.push_back({spec_of(4, 2, 384, verify::materialized_mask(Dtype::kU8)),
                       {{{70}, {300}}, {{150, 150}, {150, 150}}}});
-    trials.push_back({spec_of(2, 1, 512, verify::materialized_mask(Dtype::kBf16)),
-                      {{{70}, {129}}, {{3}, {0}}}});
+    trials.push_back(
+        {spec_of(2, 1, 512, verify::materialized_mask(Dtype::kBf16)), {{{70}, {129}}, {{3}, {0}}}});
     AttentionSpec decode = decode_of(8, 4, 16, 16);
     decode.mask = drafts_by_tensor(Dtype::kU8);
     decode.num_partitions = 2;
     trials.push_back({decode, {{{16}, {200, 16}}}});
-    trials.push_back(
-        {spec_of(2, 2, 320,
-                 tree(Kind::kAnd, {mask_of(Kind::kCausal), verify::materialized_mask(Dtype::kF32)})),
-         {{{70}, {400}}, {{150}, {150}}}});
+    trials.push_back({spec_of(2, 2, 320,
+                              tree(Kind::kAnd, {mask_of(Kind::kCausal),
+                                                verify::materialized_mask(Dtype::kF32)})),
+                      {{{70}, {400}}, {{150}, {150}}}});
     expect_passes(some_of(arch_, trials, 3));
   }
   void check_rows_of_batches() {

@@ -221,8 +221,8 @@ Result<Report> run_tune(const TuneArguments& arguments) {
     if (Status s = check_replaceable(arguments.output); !s) return std::move(s).error();
   }
 
-  // On a terminal a line that changes; elsewhere lines, of which a log takes the begins and the ends
-  // of stages and one now and then.
+  // On a terminal a line that changes; elsewhere lines, of which a log takes the begins and the
+  // ends of stages and one now and then.
   const bool terminal = ::isatty(STDERR_FILENO) != 0;
   auto told = std::chrono::steady_clock::now();
   const auto progress = [&](std::string_view stage, std::size_t done, std::size_t all) {

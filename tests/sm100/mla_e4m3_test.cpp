@@ -42,7 +42,7 @@ TEST_F(Sm100MlaE4m3, WhatIsRefused) {
   EXPECT_NE(reason(spec_of(16, 0, 1)).find("page_size"), std::string::npos);
   AttentionSpec spec = spec_of(16, 64, 1);
   spec.scales = Scales::kToken;
-  EXPECT_NE(reason(spec).find("kv_dtype"), std::string::npos);
+  EXPECT_NE(reason(spec).find("scales"), std::string::npos);
   spec = spec_of(16, 64, 1);
   spec.qkv_dtype = Dtype::kE4m3;
   EXPECT_NE(reason(spec).find("qkv_dtype"), std::string::npos);

@@ -20,9 +20,8 @@ bool interprets_score_mod(const AttentionSpec& spec);
 
 /// The stack code of a launch. `numbers`: those of spec_scalars(), of which a 0 and one that is
 /// left out stand for the spec's; `params`: those of declared_params(); `batch`: of how many
-/// sequences. Errors: kUnsupported for a
-/// mask that is no expression, and for code that is too long; kInvalid for a number that no launch
-/// may give.
+/// sequences. Errors: kUnsupported for a mask that is no expression, and for code that is too long;
+/// kInvalid for a number that no launch may give.
 /// @pre the spec is valid
 Result<StackProgram> interpreted_code(const AttentionSpec& spec, std::span<const double> numbers,
                                       std::span<const ParamView> params, std::int32_t batch);

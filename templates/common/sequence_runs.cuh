@@ -9,7 +9,7 @@ namespace attnjit {
 
 /// What a work tile takes beside its KV tiles, in those: to fill and to empty the ring of K, and to
 /// write O. FlashMLA's schedule counts five blocks of as many keys. NOTE: with 2, 4 and 6 launches
-/// of batches whose lengths rise evenly took 0.970, 0.968 and 0.976 of the time without
+/// of batches whose lengths rise evenly took 0.968, 0.966 and 0.974 of the time without
 /// (docs/mla.md).
 constexpr int kWorkTileUnits = 4;
 

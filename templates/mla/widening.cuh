@@ -27,8 +27,7 @@ struct NarrowRow {
 /// are fetched to L2 before. What is 16-bit of a row is copied as rows of 16 bits are.
 ///
 /// Where two CTAs widen for each other (kWidensForPeer), each has every second pair of blocks, and
-/// copies what it has stored to the other, whose barrier of the block waits for these bytes. Two of
-/// its blocks ahead are half of a tile: nothing is fetched to L2 before.
+/// copies what it has stored to the other, whose barrier of the block waits for these bytes.
 ///
 /// NOTE: eight lanes that store together have two neighbouring rows, whose 16 bytes the swizzle
 /// puts into different banks. More blocks ahead have no registers on sm_90a, where the consumers
@@ -113,6 +112,7 @@ struct WideningCopies {
     }
     const int first = kOdd && swapped ? 1 : 0;
     if (first == 1) widen_block<1>(0, tile, place, next);
+      // NOTE: two turns: with all four the producer spilled 12 bytes.
 #pragma unroll 2
     for (int i = first; i + 1 < kBlocks; i += kTurn) {
       widen_block<0>(i, tile, place, next);

@@ -172,6 +172,58 @@ class MlaTest : public KernelTest {
     }
   }
 
+  // Two CTAs have half of each part's keys, and join them: of whole sequences, and of parts that a
+  // merge follows; of odd numbers of blocks and tiles; where one of the two, or both, have no keys;
+  // of rows that see nothing. Or runs are dealt out, and nobody joins.
+  void check_joined() {
+    AttentionSpec sink = spec_of(96, 64, 0);
+    sink.sink = true;
+    AttentionSpec rows = spec_of(16, kv_dtype_ ? 16 : 3, 0);
+    rows.lse_includes_sink = false;
+    rows.output_dtype = Dtype::kBf16;
+    rows.qkv_dtype = Dtype::kFp16;
+    AttentionSpec window = spec_of(16, 64, 0);
+    window.mask = window_of(100);
+    const AttentionSpec longer = with_depths(spec_of(128, 64, 0), 384, 320);
+    const AttentionSpec wide = with_depths(spec_of(64, 64, 0), 576, 512);
+    struct Case {
+      AttentionSpec spec;
+      Lengths lengths;
+      PartitionChoice choice;
+    };
+    const std::vector<Case> cases = {
+        {sink, {{1}, {700, 0, 64, 65}}, {1, 1, true}},
+        {rows, {{3}, {500, 70, 2}}, {3, 3, true}},
+        {longer, {{2}, {330, 64, 1}}, {2, 2, true}},
+        {wide, {{1}, {330, 129}}, {1, 1, true}},
+        {window, {{5}, {700, 300, 3}}, {2, 2, true}},
+        // As long as one another; and not.
+        {sink, {{1}, {260, 300}}, {3, 1, true}},
+        {rows, {{1}, {2000, 70, 0}}, {3, 1, true}},
+    };
+    for (const auto& [spec, lengths, choice] : some_of(arch_, cases, 5)) {
+      SCOPED_TRACE(spec_to_json(spec));
+      expect_in(choice, spec, lengths, 8);
+    }
+  }
+  void expect_in(const PartitionChoice& choice, const AttentionSpec& spec, const Lengths& lengths,
+                 int sm_count) {
+    const auto kernel = compiled(spec);
+    ASSERT_TRUE(kernel);
+    const auto problem = problem_of(spec, lengths);
+    ASSERT_TRUE(problem);
+    LaunchSequence sequence;
+    ASSERT_TRUE(plan_launch_in_parts(kernel->generated.plan, problem->launch_shapes(),
+                                     problem->launch_scalars(), {}, {.sm_count = sm_count}, choice,
+                                     sequence)
+                    .ok());
+    for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
+      const auto done = run(*kernel, *problem, sequence, seed);
+      ASSERT_TRUE(done);
+      expect_right(*problem, *done);
+    }
+  }
+
   // Masks whose expressions decide KV tiles. Those that they hide lie at both ends of a walk, and
   // between others; of more than 32 tiles the mask is asked more than once.
   void check_expressions() {

@@ -93,7 +93,15 @@ ATTNJIT_DEVICE int cluster_rank() {
   return rank;
 }
 
-/// barrier.cluster (9.7.13.4): waits for all threads of the cluster, and sees what they wrote.
+/// %cluster_nctarank (10): CTAs of the cluster; 1 where the launch has none. The same at all times.
+ATTNJIT_DEVICE int cluster_ctas() {
+  int ctas;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(ctas));
+  return ctas;
+}
+
+/// barrier.cluster (9.7.13.4): waits for all threads of the cluster that have not ended, and sees
+/// what they wrote.
 ATTNJIT_DEVICE void cluster_barrier() {
   asm volatile("barrier.cluster.arrive;\n\tbarrier.cluster.wait;" ::: "memory");
 }
@@ -441,6 +449,13 @@ ATTNJIT_DEVICE void store_shared(u32 address, float value) {
 ATTNJIT_DEVICE void store_shared_v4(u32 address, u32 a, u32 b, u32 c, u32 d) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b), "r"(c),
                "r"(d)
+               : "memory");
+}
+
+/// st.shared::cluster.v4.b32 (9.7.9): to another CTA's memory (shared_address_in).
+ATTNJIT_DEVICE void store_cluster_v4(u32 address, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("st.shared::cluster.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b),
+               "r"(c), "r"(d)
                : "memory");
 }
 

@@ -20,6 +20,20 @@ constexpr int kWhole = -1;
 constexpr int first_of_parts(int n) { return -n; }
 ATTNJIT_DEVICE int parts_from_first(int partition) { return -partition; }
 
+/// Whether two CTAs may have half of an even part each, and join these (sm90_mla/join.cuh). The
+/// launch says so: its CTAs are in clusters of two.
+template <class Config>
+constexpr bool may_join() {
+  return requires { Config::kJoins; };
+}
+template <class Config>
+ATTNJIT_DEVICE bool joins() {
+  if constexpr (may_join<Config>()) return cluster_ctas() > 1;
+  return false;
+}
+/// Then WorkTile::partition is that of the part, and this.
+constexpr int kJoined = 1 << 16;
+
 /// Of runs over sequences (common/sequence_runs.cuh): whether a launch asks how long these are, and
 /// deals out runs if they differ. Where its partitions are the even parts it does neither.
 template <class Arguments>

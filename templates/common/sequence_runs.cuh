@@ -16,7 +16,8 @@ constexpr int kWorkTileUnits = 4;
 /// Sequences of q_len rows each, whose heads share tiles. Work is dealt out in one of two ways:
 ///
 /// - Even parts. Each sequence has as many parts, and a CTA takes every gridDim.x-th query tile of
-///   a part. That serves sequences that are about as long as one another.
+///   a part; or two take half of its keys each (joins()). That serves sequences that are about as
+///   long as one another.
 /// - Runs. CTAs form teams, of as many as a sequence has query tiles: one each. A team takes a run
 ///   of units. A unit is a KV tile that some row of a sequence reaches, or a sequence that has
 ///   none. They come sequence by sequence, and from a sequence's last KV tile to its first.
@@ -94,9 +95,10 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
     const int teams = this->teams();
     if (teams < 2) return even(arguments.even_parts);
     int length = max(quotient(all - 1, teams), quotient(longest - 1, parts)) + 1;
+    const int even_parts = arguments.even_parts * (joins<Config>() ? 2 : 1);
     const int rounds =
-        ceil_quotient(arguments.batch * arguments.even_parts * this->tiles(), workers<Config>());
-    const int even_units = ceil_quotient(longest, arguments.even_parts) + kWorkTileUnits;
+        ceil_quotient(arguments.batch * even_parts * this->tiles(), workers<Config>());
+    const int even_units = ceil_quotient(longest, even_parts) + kWorkTileUnits;
     if (are_even(rounds * even_units, length)) {
       return even(arguments.even_parts);
     }
@@ -184,7 +186,9 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
   }
 
   ATTNJIT_DEVICE bool done() const {
-    if (length == 0) return begin >= arguments.batch * left * this->tiles();
+    if (length == 0) {
+      return begin >= arguments.batch * left * this->tiles() * (joins<Config>() ? 2 : 1);
+    }
     return left <= 0 || sequence >= arguments.batch;
   }
   /// The work; the list then stands at what follows. NOTE: both at once, so that a warp keeps few
@@ -203,17 +207,27 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
  private:
   ATTNJIT_DEVICE WorkTile tile_of_even_part() {
     const int tiles = this->tiles(), parts = left;
-    const int all_parts = quotient(begin, tiles);  // before this one
+    const bool joined = joins<Config>();
+    const int place = joined ? begin >> 1 : begin;
+    const int all_parts = quotient(place, tiles);  // before this one
     const int of = quotient(all_parts, parts);
     const int part = all_parts - of * parts;
-    WorkTile work = this->tile_of(of, begin - all_parts * tiles);
+    WorkTile work = this->tile_of(of, place - all_parts * tiles);
     const KvTiles reached = this->reached(of);
     const int units = this->units_of(reached);
-    const int each = quotient(units + parts - 1, parts);
-    take(work, reached, part * each, each);
+    int each = quotient(units + parts - 1, parts);
     // NOTE: where the first part has all units, the others are not asked for what they wrote.
     const int first = each < units ? first_of_parts(parts) : kWhole;
     work.partition = part == 0 ? first : part;
+    int cut = part * each;
+    if (joined) {
+      each = max(min(each, units - cut), 0);
+      const int half = (each + 1) >> 1;
+      work.partition += kJoined;
+      cut += (begin & 1) * half;
+      each = (begin & 1) == 0 ? half : each - half;
+    }
+    take(work, reached, cut, each);
     begin += workers<Config>();
     return work;
   }

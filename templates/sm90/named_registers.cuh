@@ -108,6 +108,23 @@ struct OutputRegisters {
         : "memory");
     if constexpr (kFrom + 8 < kCount) scale<kFrom + 8>(factor);
   }
+  /// Adds to registers kFrom to kFrom + 7 what they are, times their rows' factors, elsewhere.
+  template <int kFrom>
+  ATTNJIT_DEVICE static void add(const float (&v)[8], const float (&factor)[2]) {
+    constexpr int set = set_of(kFrom), i = place_of(kFrom);
+    asm volatile(
+        "fma.rn.f32 o%10_%11, %0, %8, o%10_%11;\n\t"
+        "fma.rn.f32 o%10_%12, %1, %8, o%10_%12;\n\t"
+        "fma.rn.f32 o%10_%13, %2, %9, o%10_%13;\n\t"
+        "fma.rn.f32 o%10_%14, %3, %9, o%10_%14;\n\t"
+        "fma.rn.f32 o%10_%15, %4, %8, o%10_%15;\n\t"
+        "fma.rn.f32 o%10_%16, %5, %8, o%10_%16;\n\t"
+        "fma.rn.f32 o%10_%17, %6, %9, o%10_%17;\n\t"
+        "fma.rn.f32 o%10_%18, %7, %9, o%10_%18;" ::"f"(v[0]),
+        "f"(v[1]), "f"(v[2]), "f"(v[3]), "f"(v[4]), "f"(v[5]), "f"(v[6]), "f"(v[7]), "f"(factor[0]),
+        "f"(factor[1]), ATTNJIT_EIGHT(set)
+        : "memory");
+  }
   /// Gives registers kFrom to kEnd - 1, eight at a time, to use(first of them, their values): so no
   /// more than eight have a second place.
   template <int kFrom, int kEnd, class Use>

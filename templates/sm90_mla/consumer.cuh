@@ -11,7 +11,7 @@
 #include "mla/tile_status.cuh"
 #include "sm90/products.cuh"
 #include "sm90/softmax.cuh"
-#include "sm90_mla/output.cuh"
+#include "sm90_mla/join.cuh"
 
 namespace attnjit::sm90_mla {
 
@@ -189,6 +189,8 @@ struct Consumer {
       }
       if (i + 1 < Layout::kQkBlocks) landed = !first && has_landed(i + 1);
       if (i == kTurnBlock && passes_turn) pass_turn();
+      // NOTE: S is not set yet, and the compiler moves what it likes there: not behind the fence.
+      if (i == 0) pin_registers(s);
       // NOTE: for each block: after the loop of a wait ptxas would set its own, and serialise all.
       wgmma_fence();
 #pragma unroll
@@ -446,11 +448,6 @@ struct Consumer {
 
   // ---- Work tiles
 
-  /// Whether the first of the warpgroup's blocks is the other's to write.
-  ATTNJIT_DEVICE bool is_written(int i) const {
-    return !(Layout::kSharedBlock && rank == 1 && i == 0);
-  }
-
   /// The LSE of a row is written by one lane of the first warpgroup.
   ATTNJIT_DEVICE bool writes_lse(const Rows& rows, int half) const {
     return rank == 0 && (lane & 3) == 0 && rows.output[half].real;
@@ -461,62 +458,61 @@ struct Consumer {
   }
 
   /// Ends the rows: LSE and O.
-  ATTNJIT_DEVICE void finish(Rows& rows) {
+  ATTNJIT_DEVICE void finish(Rows& rows, Ending<Config>& ending) {
     float output_scale[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float sink = 0.0f;
       if constexpr (Config::kSink) sink = arguments.sink[rows.output[half].head];
       float lse;
-      output_scale[half] = finish_row<Config>(rows.softmax.statistics(half), sink, lse) *
+      output_scale[half] = finish_row<Config>(ending.rows[half], sink, lse) *
                            mla::value_scale<Config>(rows.work, arguments);
-      if (writes_lse(rows, half)) store_lse<Config>(lse_row(rows, half), lse, arguments);
+      if (writes_lse(rows, half) && ending.ends(0)) {
+        store_lse<Config>(lse_row(rows, half), lse, arguments);
+      }
     }
-    O::scale(output_scale);
     unsigned char* const addresses[2] = {
         mla::output_address<Config>(rows.work, rows.output[0], arguments),
         mla::output_address<Config>(rows.work, rows.output[1], arguments)};
-    O::read([&](int i, const float(&o)[32]) {
-      const int column = (Layout::first_block(rank) + i) * kBlockColumns;
+    ending.read(output_scale, [&](int block, const float(&o)[32]) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        store_block<Config>(o, half, addresses[half], column,
-                            rows.output[half].real && is_written(i), lane);
+        store_block<Config>(o, half, addresses[half], block * kBlockColumns, rows.output[half].real,
+                            lane);
       }
     });
   }
 
   /// Ends the rows of a partition, whose sink is the merge's.
-  ATTNJIT_DEVICE void finish_part(Rows& rows) {
+  ATTNJIT_DEVICE void finish_part(Rows& rows, Ending<Config>& ending) {
     float output_scale[2];
     bool seen[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float lse;
-      output_scale[half] = finish_row<Config, false>(rows.softmax.statistics(half), 0.0f, lse) *
+      output_scale[half] = finish_row<Config, false>(ending.rows[half], 0.0f, lse) *
                            mla::value_scale<Config>(rows.work, arguments);
       // What no key was seen of nobody reads.
       seen[half] = rows.output[half].real && lse != -infinity();
-      if (writes_lse(rows, half)) {
+      if (writes_lse(rows, half) && ending.ends(0)) {
         arguments
             .partial_lse[partition_of<Config>(rows.work) * arguments.rows + lse_row(rows, half)] =
             lse;
       }
     }
-    empty_parts(rows);
-    O::scale(output_scale);
+    if (ending.ends(0)) empty_parts(rows);
     float* addresses[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       addresses[half] = partial_row<Config>(rows.work, rows.output[half].head,
                                             rows.output[half].position, arguments);
     }
-    O::read([&](int i, const float(&o)[32]) {
-      const int column = (Layout::first_block(rank) + i) * kBlockColumns;
-      if (!is_written(i)) return;
+    ending.read(output_scale, [&](int block, const float(&o)[32]) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        if (seen[half]) store_partial_block(o, half, addresses[half], column, lane);
+        if (seen[half]) {
+          store_partial_block(o, half, addresses[half], block * kBlockColumns, lane);
+        }
       }
     });
   }
@@ -588,10 +584,17 @@ struct Consumer {
       rows.work = load_work<Config>(smem.parked_work(4 * rank + warp), lane);
       find_outputs(rows);
     }
-    if constexpr (Config::kSplit) {
-      if (is_merged<Config>(rows.work, arguments)) return finish_part(rows);
+    Ending<Config> ending{{rows.softmax.statistics(0), rows.softmax.statistics(1)}, rank};
+    if constexpr (may_join<Config>()) {
+      if (rows.work.partition >= kJoined / 2) {
+        rows.work.partition -= kJoined;
+        ending.join(smem, thread());
+      }
     }
-    finish(rows);
+    if constexpr (Config::kSplit) {
+      if (is_merged<Config>(rows.work, arguments)) return finish_part(rows, ending);
+    }
+    finish(rows, ending);
   }
 
   /// All work tiles that the producer announces.

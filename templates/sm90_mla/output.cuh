@@ -67,6 +67,21 @@ struct Output {
     use(kBlock, o);
     if constexpr (kBlock + 1 < kBlocks) read<kBlock + 1>(use);
   }
+  /// Adds to blocks of columns, eight numbers at a time, what load(block, first of the eight,
+  /// numbers) gives, times the rows' factors. Of other blocks it gives false.
+  template <int kBlock = 0, int kFrom = 0, class Load>
+  ATTNJIT_DEVICE static void add(const float (&factor)[2], const Load& load) {
+    float v[8];
+    if (load(kBlock, kFrom, v)) {
+      Registers<kBlock / kWide>::template add<kBlock % kWide * 32 + kFrom>(v, factor);
+    }
+    constexpr int kNext = kFrom + 8;
+    if constexpr (kNext < 32) {
+      add<kBlock, kNext>(factor, load);
+    } else if constexpr (kBlock + 1 < kBlocks) {
+      add<kBlock + 1>(factor, load);
+    }
+  }
 };
 
 /// Deals words out over a quad: of words 0 to 3 of each lane, lane i gets word i of every lane, in

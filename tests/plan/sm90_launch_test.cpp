@@ -177,7 +177,7 @@ TEST(Sm90Launch, TheChoiceHandsItsTilesOn) {
     EXPECT_EQ(choice.partitions, 1);
     EXPECT_TRUE(choice.whole.has_value());
     LaunchSequence told;
-    ASSERT_TRUE(plan_launch_in_parts(plan, shapes, {}, {}, {}, 1, told).ok());
+    ASSERT_TRUE(plan_launch_in_parts(plan, shapes, {}, {}, {}, PartitionChoice{1, 1}, told).ok());
     const auto found = plan_launch(plan, shapes, {}, {});
     ASSERT_TRUE(found.ok()) << found.error().to_string();
     EXPECT_EQ(*found, told) << heads << " heads of " << rows;

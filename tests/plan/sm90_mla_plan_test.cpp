@@ -347,14 +347,56 @@ TEST(Sm90MlaPlan, SplitsFewTiles) {
   const auto parts = [&](int batch, int q_len, int kv_len) {
     return sm90_mla_partitions(plan, paged_shapes_of(batch, q_len, kv_len), {}).even_parts;
   };
-  EXPECT_GT(parts(1, 1, 32768), 40);
-  EXPECT_LE(parts(1, 1, 32768), 64);
+  EXPECT_GT(parts(1, 2, 32768), 30);
+  EXPECT_LE(parts(1, 2, 32768), 64);
   EXPECT_GT(parts(1, 1, 1024), 4);
-  EXPECT_EQ(parts(32, 1, 8192), 2);
+  EXPECT_EQ(parts(16, 1, 8192), 4);
   EXPECT_EQ(parts(64, 1, 8192), 1);
   EXPECT_EQ(parts(128, 2, 8192), 1);
   EXPECT_EQ(parts(1, 1, 0), 1);
   EXPECT_EQ(parts(1, 1, 64), 1);
+}
+
+// Two CTAs have half of a sequence each, where it would have two parts; or of a part, where a row
+// has more parts than a warp of the merge has lanes.
+TEST(Sm90MlaPlan, PairsOfCtasJoin) {
+  const KernelPlan plan = plan_of(sm90_mla_spec());
+  EXPECT_TRUE(sm90_mla_tiles(*plan.sm90).joins);
+  const auto launches = [&](int batch, int q_len, int kv_len) {
+    Result<LaunchSequence> sequence =
+        plan_launch(plan, paged_shapes_of(batch, q_len, kv_len), {}, {}, {.sm_count = 132});
+    EXPECT_TRUE(sequence.ok()) << sequence.error().to_string();
+    return sequence ? sequence->launches : std::vector<LaunchRecipe>{};
+  };
+  using Shape = std::array<std::uint32_t, 3>;
+  // Whole, and of sequences that are too short to ask how long they are: no merge follows.
+  std::vector<LaunchRecipe> found = launches(32, 1, 1024);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].cluster, (Shape{2, 1, 1}));
+  EXPECT_EQ(found[0].grid, (Shape{128, 1, 1}));
+  // Long ones may differ, and then runs are dealt out to all SMs.
+  found = launches(32, 1, 8192);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].cluster, (Shape{2, 1, 1}));
+  EXPECT_EQ(found[0].grid, (Shape{132, 1, 1}));
+  // Halves of 32 parts.
+  found = launches(1, 1, 32768);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].cluster, (Shape{2, 1, 1}));
+  EXPECT_EQ(found[0].grid, (Shape{128, 1, 1}));
+  // More query tiles than half of the SMs; a few of short sequences.
+  EXPECT_EQ(launches(34, 1, 8192)[0].cluster, (Shape{1, 1, 1}));
+  EXPECT_EQ(launches(8, 1, 1024)[0].cluster, (Shape{1, 1, 1}));
+
+  const auto joins = [](auto change) {
+    AttentionSpec spec = sm90_mla_spec();
+    change(spec);
+    return sm90_mla_tiles(*plan_of(spec).sm90).joins;
+  };
+  EXPECT_TRUE(joins([](AttentionSpec& spec) { spec.page_size = 1; }));
+  EXPECT_FALSE(joins([](AttentionSpec& spec) { spec.num_partitions = 2; }));
+  // They widen for each other.
+  EXPECT_FALSE(joins([](AttentionSpec& spec) { spec.cache_format = CacheFormat::kDsv32; }));
 }
 
 TEST(Sm90MlaPlan, RefusesWhatWouldOverflow) {

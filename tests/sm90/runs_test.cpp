@@ -41,7 +41,7 @@ class Sm90Runs : public KernelTest {
         LaunchSequence sequence;
         ASSERT_TRUE(plan_launch_in_parts(kernel->generated.plan, problem->launch_shapes(),
                                          problem->launch_scalars(), {}, {.sm_count = sm_count},
-                                         parts, sequence)
+                                         PartitionChoice{parts, parts}, sequence)
                         .ok());
         for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
           const auto done = run(*kernel, *problem, sequence, seed);

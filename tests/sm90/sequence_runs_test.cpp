@@ -4,6 +4,7 @@
 // without NVRTC.
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <random>
@@ -20,6 +21,7 @@ namespace {
 using namespace kernel_test;
 
 constexpr int kWorkTileUnits = 4;  // of common/sequence_runs.cuh
+constexpr int kJoined = 1 << 16;   // of common/run_marks.cuh
 
 // Tiles of 64 rows, of 128 heads and one position or more, against 64 keys. A CTA writes how many
 // it has, and of each the sequence, the first row, the KV tiles and the partition.
@@ -29,7 +31,8 @@ constexpr const char* kKernel = R"(
 using namespace attnjit;
 struct Config {
   static constexpr bool kRagged = false, kRaggedKv = false, kKvLensExcludeNew = false;
-  static constexpr bool kSplit = true, kRuns = true, kMapped = false, kPairTiles = false;
+  static constexpr bool kSplit = true, kRuns = true, kJoins = true, kMapped = false;
+  static constexpr bool kPairTiles = false;
   static constexpr int kCluster = 1, kGqaShift = 7, kGroup = 128, kTileM = 64, kTileN = 64;
   static constexpr int kPageSize = 64, kPartitionTiles = 0;
 };
@@ -67,6 +70,7 @@ extern "C" __global__ void deal(const int* kv_lens, int* out, int batch, int q_l
 struct Launch {
   std::vector<std::int32_t> kv_lens;
   int q_len = 1, ctas = 1, partitions = 1, even_parts = 1;
+  bool joined = false;  // two CTAs have half of each even part
 
   int tiles() const { return 2 * q_len; }  // of a sequence
   static int kv_tiles(int keys) { return (std::max(keys, 0) + 63) / 64; }
@@ -99,6 +103,7 @@ class Sm90SequenceRuns : public KernelTest {
     recipe.entry = "deal";
     recipe.grid = {static_cast<std::uint32_t>(launch.ctas), 1, 1};
     recipe.block = {32, 1, 1};
+    if (launch.joined) recipe.cluster = {2, 1, 1};
     for (const EmulatorBuffer& buffer : buffers) {
       recipe.args.push_back({KernelArgument::Pointer{buffer.name, 0, {}}});
     }
@@ -115,7 +120,7 @@ class Sm90SequenceRuns : public KernelTest {
       int tiles = 0, units = 0;
       for (int i = 0; i < own[0]; ++i) {
         const std::int32_t* const work = own + 1 + 5 * i;
-        dealt.pieces[{work[0], work[1]}].push_back({work[2], work[3], work[4]});
+        add({work[2], work[3], work[4]}, dealt.pieces[{work[0], work[1]}]);
         const int own_tiles = std::max(work[3] - work[2], 0);
         tiles += own_tiles;
         units += std::max(own_tiles, 1) + (i > 0 ? kWorkTileUnits : 0);
@@ -124,6 +129,24 @@ class Sm90SequenceRuns : public KernelTest {
       dealt.most_units = std::max(dealt.most_units, units);
     }
     return dealt;
+  }
+
+  // Adds a piece. Both halves of a part that is joined are one: of rows that see less than others,
+  // one may have a tile more or less.
+  static void add(Piece piece, std::vector<Piece>& pieces) {
+    const bool joined = piece.partition >= kJoined / 2;
+    if (joined) piece.partition -= kJoined;
+    const auto other = std::ranges::find(pieces, piece.partition, &Piece::partition);
+    if (!joined || other == pieces.end()) {
+      pieces.push_back(piece);
+      return;
+    }
+    const int own = std::max(piece.end - piece.begin, 0);
+    const int before = std::max(other->end - other->begin, 0);
+    EXPECT_LE(std::abs(before - own), 1);
+    if (own == 0) return;
+    EXPECT_EQ(piece.end, other->begin);
+    other->begin = piece.begin;
   }
 
   // Each KV tile once, and partitions as the merge wants them.
@@ -180,6 +203,8 @@ TEST_F(Sm90SequenceRuns, DealsEachTileOnce) {
     launch.ctas = draw(1, 60);
     launch.partitions = draw(1, 12);
     launch.even_parts = draw(1, launch.partitions + 1);
+    launch.joined = draw(0, 2) == 1;
+    if (launch.joined) launch.ctas += launch.ctas % 2;
     const int longest = 1 << draw(2, 14);
     for (int sequences = draw(1, 80); sequences > 0; --sequences) {
       launch.kv_lens.push_back(draw(0, longest));

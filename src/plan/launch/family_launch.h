@@ -20,6 +20,8 @@ struct PartitionChoice {
   /// Of absorbed MLA, fewer than partitions where the launch may deal out runs over sequences: the
   /// parts of each if they are about as long as one another.
   std::int32_t even_parts = 1;
+  /// Two CTAs have half of each even part, and join these.
+  bool joined = false;
   /// Of sm_90a, where the choice compared them: the tiles of a launch that does not split.
   std::optional<Sm90Tiles> whole = {};
 };
@@ -35,6 +37,7 @@ struct LaunchRequest {
   float scale;
   std::int32_t partitions;         ///< that the keys are split into
   std::int32_t even_parts;         ///< as PartitionChoice::even_parts
+  bool joined;                     ///< as PartitionChoice::joined
   MaskMapShape map;                ///< with all its extents, where the plan walks one
   std::int32_t rows_per_list = 0;  ///< of its blocks, where work tiles have lists of their own
   const std::optional<Sm90Tiles>& whole;  ///< as PartitionChoice::whole
@@ -48,11 +51,11 @@ Status plan_launch_into(const KernelPlan& plan, const LaunchShapes& shapes,
                         const LaunchScalars& scalars, const std::vector<UserParamShape>& params,
                         const DeviceShape& device, LaunchSequence& sequence);
 
-/// The same with the keys in so many partitions, where `partitions` says: of few keys, too, for
-/// which a launch that chooses would take one.
+/// The same with the keys in the partitions that are chosen, where there is a choice: of few keys,
+/// too, for which a launch would take one.
 Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
                             const LaunchScalars& scalars, const std::vector<UserParamShape>& params,
-                            const DeviceShape& device, std::optional<std::int32_t> partitions,
+                            const DeviceShape& device, const std::optional<PartitionChoice>& chosen,
                             LaunchSequence& sequence);
 
 /// The tensor that a map of an attention kernel views.

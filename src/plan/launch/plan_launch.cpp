@@ -73,7 +73,7 @@ Status plan_launch_into(const KernelPlan& plan, const LaunchShapes& shapes,
 
 Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
                             const LaunchScalars& scalars, const std::vector<UserParamShape>& params,
-                            const DeviceShape& device, std::optional<std::int32_t> partitions,
+                            const DeviceShape& device, const std::optional<PartitionChoice>& chosen,
                             LaunchSequence& sequence) {
   if (!plan.supported) {
     return make_error(ErrorCode::kUnsupported, plan.reason);
@@ -97,8 +97,8 @@ Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
   if (forward_buffer(plan, BufferId::Kind::kO).kind != BufferId::Kind::kO) tensors->o = packed(o);
   const KernelFamily& family = family_of(plan.spec);
   PartitionChoice choice;
-  if (partitions) {
-    choice.partitions = choice.even_parts = *partitions;
+  if (chosen) {
+    choice = *chosen;
   } else if (family.partitions != nullptr) {
     choice = family.partitions(plan, shapes, device);
   }
@@ -106,9 +106,18 @@ Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
   if (!map) return map.error();
   const bool lists = plan.map && family.rows_per_list != nullptr;
   const std::int32_t rows = lists ? family.rows_per_list(plan, shapes, device) : 0;
-  const LaunchRequest request{
-      shapes, scalars, params,      device, *tensors, *scale, choice.partitions, choice.even_parts,
-      *map,   rows,    choice.whole};
+  const LaunchRequest request{shapes,
+                              scalars,
+                              params,
+                              device,
+                              *tensors,
+                              *scale,
+                              choice.partitions,
+                              choice.even_parts,
+                              choice.joined,
+                              *map,
+                              rows,
+                              choice.whole};
   const std::size_t before = map_launches(plan, request);
   const bool merged = launches_merge(plan, choice.partitions);
   sequence.launches.resize(before + 1 + (merged ? 1 : 0));

@@ -72,21 +72,34 @@ class SplitTimes {
   /// `tiles` query tiles of `kv_tiles` KV tiles each, of `sequences` sequences; `rows` rows of O.
   double of(std::int64_t parts, std::int64_t tiles, std::int64_t sequences, std::int64_t kv_tiles,
             double rows) const {
+    return computed(parts, tiles, sequences, kv_tiles) + (parts == 1 ? 0.0 : merged(parts, rows));
+  }
+  /// The same where two CTAs have half of each part. `merges`: a merge follows, though one part has
+  /// nothing for it.
+  double joined(std::int64_t parts, std::int64_t tiles, std::int64_t sequences,
+                std::int64_t kv_tiles, double rows, bool merges) const {
+    const double main = computed(2 * parts, tiles, sequences, kv_tiles);
+    if (parts > 1) return main + rates_.join_part + merged(parts, rows);
+    return main + rates_.join_whole + (merges ? rates_.empty_merge : 0.0);
+  }
+
+ private:
+  double computed(std::int64_t parts, std::int64_t tiles, std::int64_t sequences,
+                  std::int64_t kv_tiles) const {
     const std::int64_t rounds = (tiles * parts + workers_ - 1) / workers_;
     const std::int64_t longest = (kv_tiles + parts - 1) / parts;
-    const double computed = static_cast<double>(rounds) *
+    const double products = static_cast<double>(rounds) *
                             (static_cast<double>(longest) * tile_time_ + rates_.work_tile);
     // A sequence's query tiles share its keys in L2.
     const double loaded =
         static_cast<double>(sequences) * static_cast<double>(kv_tiles) * tile_bytes_ / memory_;
-    const double main = std::max(computed, loaded);
-    if (parts == 1) return main;
+    return std::max(products, loaded);
+  }
+  double merged(std::int64_t parts, double rows) const {
     const double written = static_cast<double>(parts) * rows * partial_row_bytes_;
-    return main + rates_.merge + rates_.merge_part * static_cast<double>(parts) +
-           2 * written / memory_;
+    return rates_.merge + rates_.merge_part * static_cast<double>(parts) + 2 * written / memory_;
   }
 
- private:
   MlaRates rates_;
   std::int64_t workers_;
   double memory_;  // bytes per microsecond
@@ -95,17 +108,17 @@ class SplitTimes {
   double tile_time_;
 };
 
-/// The even parts that take the least time, where the spec leaves it to the launch.
-std::int32_t even_partitions(const AttentionSpec& spec, const MlaTiles& tiles,
-                             const MlaRates& rates, const SplitWork& work,
-                             const LaunchShapes& shapes, const DeviceShape& device) {
-  constexpr std::int64_t kMaxParts = 64;
-  const SplitTimes times(spec, tiles, rates, device);
-  // Those who have keys of their own.
+/// Those who have keys of their own.
+std::int64_t sequences_of(const AttentionSpec& spec, const LaunchShapes& shapes) {
   const std::int64_t positions =
       spec.ragged ? shapes.total_q : std::int64_t{shapes.batch} * shapes.q_len;
-  const std::int64_t sequences =
-      spec.topk > 0 ? positions : shapes.batch * (spec.num_q_heads / spec.group);
+  return spec.topk > 0 ? positions : shapes.batch * (spec.num_q_heads / spec.group);
+}
+
+/// The even parts that take the least time, where the spec leaves it to the launch.
+std::int32_t even_partitions(const SplitTimes& times, const SplitWork& work,
+                             std::int64_t sequences) {
+  constexpr std::int64_t kMaxParts = 64;
   std::int64_t best = 1;
   double least = times.of(1, work.tiles, sequences, work.kv_tiles, work.rows);
   for (std::int64_t parts = 2; parts <= std::min(work.kv_tiles, kMaxParts); ++parts) {
@@ -154,8 +167,23 @@ PartitionChoice mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles,
                                const DeviceShape& device) {
   if (const auto fixed = fixed_partitions(spec, shapes)) return {*fixed, *fixed};
   const SplitWork work = work_of(spec, tiles, shapes);
-  const std::int32_t even = even_partitions(spec, tiles, rates, work, shapes, device);
-  return {tiles.runs ? run_partitions(tiles, work, even, shapes, device) : even, even};
+  const SplitTimes times(spec, tiles, rates, device);
+  const std::int64_t sequences = sequences_of(spec, shapes);
+  const std::int32_t even = even_partitions(times, work, sequences);
+  if (!tiles.runs) return {even, even};
+  PartitionChoice best{run_partitions(tiles, work, even, shapes, device), even};
+  if (!tiles.joins) return best;
+  double least = times.of(even, work.tiles, sequences, work.kv_tiles, work.rows);
+  for (std::int32_t parts = 1; 2 * parts * work.tiles <= workers_of(tiles, device); ++parts) {
+    if (2 * parts > work.kv_tiles) break;
+    const std::int32_t partitions = run_partitions(tiles, work, parts, shapes, device);
+    const double time =
+        times.joined(parts, work.tiles, sequences, work.kv_tiles, work.rows, partitions > 1);
+    if (time >= least) continue;
+    best = {partitions, parts, true};
+    least = time;
+  }
+  return best;
 }
 
 Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const LaunchRequest& request,
@@ -201,8 +229,15 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
   const TensorView& o = request.tensors.o;
   values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
   values.numbers.set_strides(request.tensors);
-  const auto ctas = static_cast<std::uint32_t>(shares.ctas * tiles.cluster);
+  auto ctas = static_cast<std::uint32_t>(shares.ctas * tiles.cluster);
+  if (request.joined) {
+    // Of runs as many as there are; else those of the parts.
+    const std::int64_t pairs = m_tiles * packs * shapes.batch * request.even_parts;
+    const bool runs = request.partitions > request.even_parts;
+    ctas = 2 * static_cast<std::uint32_t>(runs ? workers_of(tiles, request.device) / 2 : pairs);
+  }
   Status filled = fill_recipe(KernelId::kAttention, ctas, values, recipe);
+  if (request.joined) recipe.cluster[0] = 2;
   if (filled) forget_partials(plan, request.partitions, recipe);
   return filled;
 }

@@ -21,6 +21,9 @@ struct MlaRates {
   double work_tile = 0;     ///< the first loads of a work tile, and its end
   double merge = 0;         ///< of a merge,
   double merge_part = 0;    ///< and of each part of it
+  double empty_merge = 0;   ///< one that has nothing to do
+  double join_whole = 0;    ///< of two halves of a sequence by their CTAs, where they do that,
+  double join_part = 0;     ///< and of a part
 };
 
 /// The parts that a launch splits the keys into: those that take the least time, where the spec

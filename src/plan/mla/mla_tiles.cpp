@@ -308,6 +308,7 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add_bool("kMapped", false);
   constants.add_bool("kSplit", tiles.split);
   if (tiles.runs) constants.add_bool("kRuns", true);
+  if (tiles.joins) constants.add_bool("kJoins", true);
   if (tiles.trims) constants.add_bool("kTrimsTiles", true);
   constants.add("kPartitionTiles", tiles.partition_tiles);
   constants.add_bool("kMergeOnePart", merges_one_part(spec));

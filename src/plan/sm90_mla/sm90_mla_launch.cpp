@@ -12,7 +12,10 @@ constexpr MlaRates kRates{.alone_bytes = 57e3,
                           .flop = 5e6,
                           .work_tile = 2.5,
                           .merge = 2.5,
-                          .merge_part = 0.05};
+                          .merge_part = 0.05,
+                          .empty_merge = 1.2,
+                          .join_whole = 3.0,
+                          .join_part = 4.6};
 
 }  // namespace
 

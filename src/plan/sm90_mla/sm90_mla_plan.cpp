@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <numeric>
 #include <utility>
 
 #include "plan/constants.h"
@@ -123,6 +124,8 @@ MlaTiles sm90_mla_tiles(const Sm90Plan& plan) {
   tiles.parks = plan.widened_blocks > 0;
   tiles.split = plan.split;
   tiles.runs = plan.runs;
+  // NOTE: a CTA that widens for another one has that as its cluster's.
+  tiles.joins = plan.runs && plan.cluster == 1;
   tiles.trims = plan.listed;
   tiles.partition_tiles = plan.partition_tiles;
   tiles.l2_bytes = plan.l2_bytes;

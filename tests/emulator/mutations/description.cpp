@@ -83,10 +83,11 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
   if (!reference) return std::move(reference).error();
   DeviceShape device;
   device.sm_count = shape.sm_count;
+  std::optional<PartitionChoice> chosen;
+  if (shape.partitions) chosen = {*shape.partitions, *shape.partitions, shape.joined};
   LaunchSequence sequence;
-  Status launched =
-      plan_launch_in_parts(plan, problem->launch_shapes(), problem->launch_scalars(),
-                           problem->param_values(), device, shape.partitions, sequence);
+  Status launched = plan_launch_in_parts(plan, problem->launch_shapes(), problem->launch_scalars(),
+                                         problem->param_values(), device, chosen, sequence);
   if (launched && shape.even_parts) ask_lengths(plan, *shape.even_parts, sequence);
   if (launched && shape.runs) launched = deals_runs(plan, shape, sequence.launches.front());
   if (!launched) return std::move(launched).error();

@@ -39,13 +39,20 @@ struct Shape {
   /// Of a launch of absorbed MLA that asks how long its sequences are: the parts of each if they
   /// are about as long as one another. NOTE: the host asks of long sequences alone.
   std::optional<std::int32_t> even_parts = {};
-  bool runs = false;  ///< they must be dealt out in runs
+  bool runs = false;    ///< they must be dealt out in runs
+  bool joined = false;  ///< two CTAs have half of each part, and join these
 };
 
 /// The problem with its keys in so many partitions, which few SMs take one behind another.
 inline Shape in_parts(int partitions, Shape shape) {
   shape.partitions = partitions;
   return shape;
+}
+
+/// The same, and two CTAs join each part.
+inline Shape joined(int partitions, Shape shape) {
+  shape.joined = true;
+  return in_parts(partitions, std::move(shape));
 }
 
 /// The problem of absorbed MLA whose launch asks how long its sequences are, of which each has so

@@ -114,13 +114,17 @@ std::vector<Description> run_subjects() {
                                    in_parts(1, {{1}, {150, 70}, 1}),
                                    asking(6, 1, {{1}, {150, 140}, 2}),
                                    asking(6, 3, {{1}, {150, 140}, 2})};
+  // Halves that two CTAs join; of sequences without keys, and of one tile.
+  std::vector<Shape> with_halves = runs;
+  with_halves.push_back(joined(1, {{1}, {330, 0, 60}, 6, kRaised}));
+  with_halves.push_back(joined(2, {{5}, {520, 130}, 24, kNormal, true}));
   const std::vector<Shape> rows = {in_runs(6, 1, {{2}, {430, 70, 0, 330}, 3, kNormal, true}),
                                    in_runs(6, 2, {{1}, {60, 700}, 2, kRaised}),
                                    many,
                                    {{1}, {260, 330}, 1, kRaised},
                                    asking(6, 1, {{1}, {150, 140}, 2})};
   return {
-      {"sm90 runs mla 192/128", with(absorbed(Arch::kSm90a, Kind::kCausal), with_sink), runs,
+      {"sm90 runs mla 192/128", with(absorbed(Arch::kSm90a, Kind::kCausal), with_sink), with_halves,
        two_stages()},
       {"sm90 runs mla rows 192/128", with(absorbed(Arch::kSm90a, Kind::kCausal), of_rows), rows,
        two_stages()},

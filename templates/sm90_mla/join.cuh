@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a consumer's rows end: by themselves, or as one with those of another CTA, which has the same
+// queries and other keys. Two CTAs of a cluster then join what they have in shared memory, which
+// leaves the merge half of the parts, or none.
+#pragma once
+
+#include "sm90_mla/output.cuh"
+
+namespace attnjit::sm90_mla {
+
+/// The end of a thread's two rows. Where two CTAs join, each ends every second block of columns,
+/// for all rows. A thread sends its numbers of the other blocks to the thread of the same number in
+/// the other CTA, which has the same rows and columns. They land where K was.
+///
+/// NOTE: a row's bits do not hang on who is first: a block's sum is that of its own CTA's keys and
+/// the other's, in this order.
+template <class Config>
+struct Ending {
+  using Layout = LayoutOf<Config>;
+  using O = Output<Config>;
+  static constexpr bool kMayJoin = may_join<Config>();
+  /// 16 bytes of each thread lie beside those of the next.
+  static constexpr int kVectorBytes = 16 * kWarpgroupThreads;
+  static constexpr int kBlockVectors = 8;
+  static_assert(!kMayJoin || (Config::kCluster == 1 && !Config::kOwnV &&
+                              (1 + ceil_div(Layout::kOvBlocks, 2) * kBlockVectors) * kVectorBytes <=
+                                  Config::kSlots * Layout::kSlotBytes),
+                "what the other CTA sends fits where K was");
+
+  RowStatistics rows[2];  ///< of all keys of the part
+  int rank;               ///< of the warpgroup
+  bool joined = false;
+  int cta = 0;  ///< of the two
+
+  /// Whether this CTA ends a block of columns; or, of block 0, the rows.
+  ATTNJIT_DEVICE bool ends(int block) const { return !kMayJoin || !joined || (block & 1) == cta; }
+
+  /// Joins the rows with those of the other CTA. All threads of both CTAs' consumers.
+  ATTNJIT_DEVICE void join(const Smem<Config>& smem, int thread) {
+    joined = true;
+    cta = cluster_rank();
+    const u32 received = smem.kv(0, 0) + 16 * thread;
+    const u32 sent = shared_address_in(received, cta ^ 1);
+    // Nobody multiplies with K any more, in either CTA.
+    cluster_barrier();
+    if (rank == 0) {
+      store_cluster_v4(sent, __float_as_uint(rows[0].sum), __float_as_uint(rows[0].maximum),
+                       __float_as_uint(rows[1].sum), __float_as_uint(rows[1].maximum));
+    }
+    O::read([&](int i, const float(&o)[32]) {
+      const int block = Layout::first_block(rank) + i;
+      if (ends(block) || !is_own(i)) return;
+#pragma unroll
+      for (int j = 0; j < kBlockVectors; ++j) {
+        store_cluster_v4(sent + vector(block, j), __float_as_uint(o[4 * j]),
+                         __float_as_uint(o[4 * j + 1]), __float_as_uint(o[4 * j + 2]),
+                         __float_as_uint(o[4 * j + 3]));
+      }
+    });
+    cluster_barrier();
+    u32 words[4];
+    load_shared_v4(received, words[0], words[1], words[2], words[3]);
+    float of_own[2], of_its[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const RowStatistics its = {__uint_as_float(words[2 * half]),
+                                 __uint_as_float(words[2 * half + 1])};
+      rows[half] = merge(rows[half], its, of_own[half], of_its[half]);
+    }
+    O::scale(of_own);
+    O::add(of_its, [&](int i, int first, float(&its)[8]) {
+      const int block = Layout::first_block(rank) + i;
+      if (!ends(block) || !is_own(i)) return false;
+#pragma unroll
+      for (int j = 0; j < 8; j += 4) {
+        load_shared_v4(received + vector(block, (first + j) / 4), words[0], words[1], words[2],
+                       words[3]);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) its[j + k] = __uint_as_float(words[k]);
+      }
+      return true;
+    });
+  }
+
+  /// Gives the blocks of columns that this CTA's warpgroup ends, times `factor`, to use(number in
+  /// the row, values).
+  template <class Use>
+  ATTNJIT_DEVICE void read(const float (&factor)[2], const Use& use) const {
+    O::scale(factor);
+    O::read([&](int i, const float(&o)[32]) {
+      const int block = Layout::first_block(rank) + i;
+      if (ends(block) && is_own(i)) use(block, o);
+    });
+  }
+
+ private:
+  /// Whether the i-th of the warpgroup's blocks is not the other's to end.
+  ATTNJIT_DEVICE bool is_own(int i) const { return !(Layout::kSharedBlock && rank == 1 && i == 0); }
+  /// Where a vector of a block lies behind the thread's first, which is what is said of rows.
+  ATTNJIT_DEVICE static int vector(int block, int j) {
+    return (1 + (block >> 1) * kBlockVectors + j) * kVectorBytes;
+  }
+};
+
+}  // namespace attnjit::sm90_mla

@@ -12,6 +12,13 @@ constexpr int kQuad = 4;
 /// The lane's column of a number, from its first one on.
 ATTNJIT_DEVICE int quad_column(int number) { return 8 * (number >> 1) + (number & 1); }
 
+/// Rows of partial results may lie in the order in which quads have them: of 16 columns, 16 bytes
+/// of each lane. NOTE: so a lane stores 16 bytes at a time, and the quad 64. Which pair of columns
+/// the pair of a number is.
+ATTNJIT_DEVICE int column_pair_of_quads(int number) {
+  return (number & ~7) | (number & 1) << 2 | (number >> 1 & 3);
+}
+
 /// Of a row's columns in a lane, those before `column` of its first.
 ATTNJIT_DEVICE int columns_before(int column) {
   return column <= 0 ? 0 : 2 * (column >> 3) + min(column & 7, 2);

@@ -5,6 +5,7 @@
 
 #include "common/integers.cuh"
 #include "common/ptx.cuh"
+#include "common/quad_columns.cuh"
 #include "common/run_marks.cuh"
 
 namespace attnjit::partials {
@@ -77,6 +78,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   constexpr int kLaneWords = ceil_div(kWords, 32 * kWarpsPerRow);
   static_assert(kWarpsPerRow == 1 || !Config::kAccumulate,
                 "a row's LSE is read before it is written, by one warp");
+  static_assert(!Config::kQuadOrder || (!Config::kAccumulate && Config::kDepth % 16 == 0));
   static_assert(!Config::kAccumulate || Config::kOutputBytes == 2,
                 "the O before is read as 16-bit numbers");
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -189,7 +191,8 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
 #pragma unroll
     for (int i = 0; i < kLaneWords; ++i) {
       const int word = first_word + 32 * i;
-      if (word < kWords) store_merged<Config>(o, word, merged[i]);
+      const int column_pair = Config::kQuadOrder ? column_pair_of_quads(word) : word;
+      if (word < kWords) store_merged<Config>(o, column_pair, merged[i]);
     }
     if constexpr (Config::kReturnLse) {
       const float shown = Config::kLseIncludesSink ? total : sum;

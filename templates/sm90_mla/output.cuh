@@ -122,12 +122,15 @@ ATTNJIT_DEVICE void store_block(const float (&o)[32], int half, unsigned char* a
   }
 }
 
-/// Writes a block of a thread's row of the O of a partition, which is f32.
+/// Writes a block of a thread's row of the O of a partition, which is f32, in the order in which a
+/// quad has it (column_pair_of_quads).
 ATTNJIT_DEVICE void store_partial_block(const float (&o)[32], int half, float* address, int column,
                                         int lane) {
 #pragma unroll
-  for (int i = 2 * half; i < 32; i += 4) {
-    store_global_v2(address + column + 8 * (i >> 2) + 2 * (lane & 3), o[i], o[i + 1]);
+  for (int i = 2 * half; i < 32; i += 8) {
+    store_global_v4(address + column + 2 * (i - 2 * half) + 4 * (lane & 3), __float_as_uint(o[i]),
+                    __float_as_uint(o[i + 1]), __float_as_uint(o[i + 4]),
+                    __float_as_uint(o[i + 5]));
   }
 }
 

@@ -70,6 +70,13 @@ bool deals_sequence_runs(const KernelPlan& plan) {
   return deals_runs(plan) && plan.spec->mla == Mla::kDecode;
 }
 
+/// Whether rows of partial results lie in the order in which quads of lanes have them
+/// (templates/common/quad_columns.cuh).
+bool in_quad_order(const KernelPlan& plan) {
+  return plan.sm90 != nullptr && splits(plan.spec) &&
+         (plan.spec->mla == Mla::kDecode || has_deep_heads(plan.spec));
+}
+
 /// A launch of the kernel: as many pairs as there are partitions into `o`.
 Status merge_launch(const KernelPlan& plan, const TensorView& o, const PartitionChoice& choice,
                     const DeviceShape& device, LaunchRecipe& recipe) {
@@ -157,6 +164,7 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   constants.add_bool("kBf16", output == Dtype::kBf16);
   constants.add("kOutputBytes", size_of(output));
   constants.add_bool("kPartialF32", splits(spec));
+  constants.add_bool("kQuadOrder", in_quad_order(plan));
   if (deals_runs(plan)) constants.add_bool("kRuns", true);
   constants.add_bool("kAccumulate", spec.accumulate);
   constants.add_bool("kSink", sink);

@@ -68,6 +68,12 @@ class Parser {
           make_error(ErrorCode::kInvalid, message(error, argc, argv), {}, "see attnjit --help");
       return result;
     }
+    if (const std::string name = empty_value(app_); !name.empty()) {
+      result.exit_code = 2;
+      result.error =
+          make_error(ErrorCode::kInvalid, "is empty", name, "give it a value, or leave it out");
+      return result;
+    }
     if (!shell_.empty()) {
       result.output = completion_script(app_, shell_);
     } else if (man_) {
@@ -79,6 +85,22 @@ class Parser {
   }
 
  private:
+  // The first option whose value is empty, as a variable that a script does not set. CLI11 takes
+  // some of them for options that are not given.
+  static std::string empty_value(const CLI::App& app) {
+    for (const CLI::Option* option : app.get_options()) {
+      const std::vector<std::string>& values = option->results();
+      if (std::find(values.begin(), values.end(), "") == values.end()) continue;
+      std::string name = option->get_single_name();
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    }
+    for (const CLI::App* command : app.get_subcommands()) {
+      if (std::string name = empty_value(*command); !name.empty()) return name;
+    }
+    return {};
+  }
+
   // CLI11 takes a word that is no command for a missing one.
   std::string message(const CLI::ParseError& error, int argc, const char* const* argv) const {
     const CLI::App* app = &app_;

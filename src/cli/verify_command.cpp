@@ -63,9 +63,6 @@ Status check_kernel_takes(const KernelPlan& plan, const verify::Problem& problem
 // Told before the work, not after it.
 Status check_dump(const std::optional<std::string>& folder) {
   if (!folder) return {};
-  if (folder->empty()) {
-    return make_error(ErrorCode::kInvalid, "is empty; the name of a folder is needed", "dump");
-  }
   std::error_code failure;
   const std::filesystem::file_status status = std::filesystem::status(*folder, failure);
   if (std::filesystem::exists(status) && !std::filesystem::is_directory(status)) {

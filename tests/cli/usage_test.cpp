@@ -149,6 +149,23 @@ TEST_F(Usage, PlanPrintsEvenWhatIsUnsupported) {
   EXPECT_FALSE(run(hopper("plan")).out.empty());
 }
 
+// As a script gives whose variable is not set: what was asked for is not to be left out silently.
+TEST_F(Usage, EmptyValuesAreRefused) {
+  for (const char* flag : {"--tuning", "--spec", "--arch", "--scale", "--batch", "--seeds",
+                           "--timing", "--trace", "--dump", "--mask", "--ragged", "--param"}) {
+    const std::vector<std::string> words{"verify", "--num-q-heads", "8", "--qk-depth", "64", flag,
+                                         ""};
+    expect_bad(words, std::string(flag + 2) + ": is empty");
+  }
+  expect_bad(hopper("compile", {"-o", ""}), "output: is empty");
+  expect_bad(hopper("compile", {"--ptx", ""}), "ptx: is empty");
+  expect_bad(hopper("tune", {"--model", ""}), "model: is empty");
+  expect_bad({"prewarm", "m.json", "--arch", ""}, "arch: is empty");
+  expect_bad({"prewarm", ""}, "manifest: is empty");
+  expect_bad({"cache", "verify", "bundle", "--trust", ""}, "trust: is empty");
+  expect_bad({"manifest", "config.json", "-o", ""}, "o: is empty");
+}
+
 TEST_F(Usage, GenerateWritesWhatItPrints) {
   const Process printed = run(hopper("generate"));
   ASSERT_EQ(printed.exit_code, 0) << printed.err;

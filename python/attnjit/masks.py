@@ -158,7 +158,7 @@ def mask(function: Callable, *, q_idx: str = "row", name: Optional[str] = None) 
     Args:
         function: FlexAttention's mask_mod, unchanged.
         q_idx: "row": the row within this call, as FlexAttention has it; "end": the position in
-            the sequence, whose last key the last row has.
+            the sequence, whose last key the last row has; "total": the row in the whole batch.
         name: in messages and in the kernel's source; by default the function's.
     """
     symbols = [Symbol("b", "int", natural=True), Symbol("h", "int", natural=True),

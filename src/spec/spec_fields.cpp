@@ -139,7 +139,7 @@ const std::array kFields{
               .min = 0},
     SpecField{.name = "max_seq_len",
               .member = &A::max_seq_len,
-              .help = "bound on q_len and kv_len that the kernel may rely on; 0: none",
+              .help = "bound on kv_len that the kernel may rely on; 0: none",
               .min = 0},
     SpecField{.name = "mask", .member = &A::mask, .help = "which keys a query sees"},
     SpecField{.name = "score_mod",

@@ -79,6 +79,9 @@ struct KernelSource {
   std::string user_code;             ///< the custom snippets, for the key
   std::string template_digest;
   bool trusted = false;  ///< holds trusted user code: helper process only
+  /// ptxas may wait between products (wgmma) where registers lack: the kernel then is right and
+  /// slow. Only for kernels whose speed nobody asks for.
+  bool may_serialise = false;
   Arch arch = Arch::kSm100a;
 };
 

@@ -361,6 +361,7 @@ Result<KernelSource> generate(const KernelPlan& plan, const TemplateSet& templat
   used.push_back({"headers", source.headers.digest()});
   source.template_digest = source_digest(used);
   source.trusted = user.trusted;
+  source.may_serialise = plan.spec.options().debug_waits.value_or(false);
   source.arch = plan.spec->arch;
   return source;
 }

@@ -113,6 +113,16 @@ Status check_request(const CompileRequest& request) {
 
 namespace {
 
+/// The first advisory that a source does not allow.
+const std::string* refused_advisory(const KernelSource& source, const ParsedLog& log) {
+  const auto refused = [&](const std::string& advisory) {
+    return !source.may_serialise ||
+           advisory.find("serialized due to insufficient register") == std::string::npos;
+  };
+  const auto found = std::find_if(log.advisories.begin(), log.advisories.end(), refused);
+  return found == log.advisories.end() ? nullptr : &*found;
+}
+
 /// The usage of an image. Functions that were not inlined count too.
 ResourceUsage sum_of(const std::vector<ResourceUsage>& entries,
                      const std::vector<FunctionUsage>& functions) {
@@ -139,10 +149,9 @@ Result<KernelImage> check_output(const CompileRequest& request, CompileOutput ou
   if (!log.ptxas_errors.empty()) {
     return own_defect(request, log, "ptxas rejects the kernel: " + log.ptxas_errors.front());
   }
-  if (!log.advisories.empty()) {
-    return own_defect(
-        request, log,
-        "ptxas did not keep to the kernel as it was written: " + log.advisories.front());
+  if (const std::string* advisory = refused_advisory(source, log)) {
+    return own_defect(request, log,
+                      "ptxas did not keep to the kernel as it was written: " + *advisory);
   }
   if (!request.ptx_only) {
     if (output.cubin.empty()) return failed("NVRTC reports success but gave no image");

@@ -154,7 +154,7 @@ TEST_F(InProcess, IgnoredSetmaxnregIsAFailure) {
 
 TEST_F(InProcess, SerialisedWgmmaIsAFailure) {
   // The accumulator is read while the product is in flight, which ptxas repairs by itself.
-  const auto image = compile(request_for(
+  CompileRequest request = request_for(
       "extern \"C\" __global__ void __launch_bounds__(128, 1) attnjit_kernel(float* p, "
       "unsigned long long d) {\n"
       "  float a = p[0], b = p[1], c = p[2], e = p[3];\n"
@@ -163,10 +163,15 @@ TEST_F(InProcess, SerialisedWgmmaIsAFailure) {
       "        \"{%0,%1,%2,%3}, %4, %5, 1, 1, 1, 0, 0;\" : \"+f\"(a), \"+f\"(b), \"+f\"(c), "
       "\"+f\"(e) : \"l\"(d), \"l\"(d));\n"
       "    a += 1.0f;\n  }\n"
-      "  p[threadIdx.x] = a + b + c + e;\n}\n"));
-  ASSERT_FALSE(image.ok());
-  EXPECT_NE(image.error().message.find("ptxas did not keep to"), std::string::npos)
-      << image.error().to_string();
+      "  p[threadIdx.x] = a + b + c + e;\n}\n");
+  // Also where a lack of registers may have them serialised: this is none.
+  for (const bool may_serialise : {false, true}) {
+    request.source.may_serialise = may_serialise;
+    const auto image = compile(request);
+    ASSERT_FALSE(image.ok());
+    EXPECT_NE(image.error().message.find("ptxas did not keep to"), std::string::npos)
+        << image.error().to_string();
+  }
 }
 
 TEST_F(InProcess, ASecondKernelIsRefused) {

@@ -325,5 +325,20 @@ TEST_F(Sm90Sequences, BoundedWaits) {
   EXPECT_EQ(kernel->log.find("serialized"), std::string::npos) << kernel->log;
 }
 
+// Where registers lack for it, ptxas waits between products: the kernel is right all the same.
+TEST_F(Sm90Sequences, BoundedWaitsOfDeepTiles) {
+  PlanOptions options;
+  options.debug_waits = true;
+  AttentionSpec spec = sequences_spec(256, 16, true);
+  const Result<emulator::GeneratedKernel> kernel =
+      emulator::generate_kernel(spec, options, TemplateSet::embedded(), nullptr, CompileTo::kImage);
+  ASSERT_TRUE(kernel.ok()) << kernel.error().to_string();
+  options.debug_waits = false;
+  const Result<emulator::GeneratedKernel> fast =
+      emulator::generate_kernel(spec, options, TemplateSet::embedded(), nullptr, CompileTo::kImage);
+  ASSERT_TRUE(fast.ok()) << fast.error().to_string();
+  EXPECT_EQ(fast->log.find("serialized"), std::string::npos) << fast->log;
+}
+
 }  // namespace
 }  // namespace attnjit::sm90

@@ -130,8 +130,8 @@ void choose_widened(const AttentionSpec& spec, bool light, Sm90Plan& plan) {
   }
 }
 
-/// The tile where waits are bounded. NOTE: that takes registers, and ptxas serialises the wgmmas of
-/// a kernel that lacks them, which the compiler refuses.
+/// The tile where waits are bounded. NOTE: that takes registers, and of these tiles ptxas
+/// serialises products least.
 void choose_debug(Sm90Plan& plan) {
   plan.BN = 64;
   plan.num_consumers = 2;

@@ -16,7 +16,14 @@ LogSink make_stderr_sink(std::string_view level) {
   auto logger = std::make_shared<spdlog::logger>("attnjit",
                                                  std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_pattern("[%H:%M:%S.%e] [%l] %v");
-  logger->set_level(spdlog::level::from_str(std::string(level)));
+  const auto least = spdlog::level::from_str(std::string(level));
+  // NOTE: to spdlog a name that it does not know is `off`.
+  const bool known = least != spdlog::level::off || level == "off";
+  logger->set_level(known ? least : spdlog::level::warn);
+  if (!known) {
+    logger->warn("ATTNJIT_LOG_LEVEL is '{}'; allowed: debug, info, warn, error",
+                 printable(level.substr(0, 64)));
+  }
   return [logger](LogLevel severity, std::string_view text) {
     const std::string shown = printable(text);
     const spdlog::string_view_t view(shown);

@@ -29,7 +29,8 @@ class Logger {
   LogSink sink_;
 };
 
-/// A sink that writes to standard error through spdlog, at a level named trace..error.
+/// A sink that writes to standard error through spdlog, from a level on that ATTNJIT_LOG_LEVEL
+/// names. Where that is no level, it says so, and writes warnings.
 LogSink make_stderr_sink(std::string_view level);
 
 }  // namespace attnjit

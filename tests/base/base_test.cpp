@@ -8,6 +8,7 @@
 
 #include "attnjit/result.h"
 #include "attnjit/types.h"
+#include "base/log.h"
 #include "base/machine_limits.h"
 #include "base/printable.h"
 #include "base/sha256.h"
@@ -100,6 +101,25 @@ TEST_F(ControlGroups, TheFirstVersionCountsToo) {
   file("/sys/fs/cgroup/cpu,cpuacct/one/cpu.cfs_quota_us", "100000");
   file("/sys/fs/cgroup/cpu,cpuacct/one/cpu.cfs_period_us", "0\n");
   expect(16, 600, "no period");
+}
+
+// A slip in its name is not to hide what is wrong.
+TEST(Log, ALevelThatIsNoneIsToldAndWarningsAreWritten) {
+  const auto written = [](const char* level) {
+    ::testing::internal::CaptureStderr();
+    const LogSink sink = make_stderr_sink(level);
+    sink(LogLevel::kInfo, "an info");
+    sink(LogLevel::kWarning, "a warning");
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string slip = written("warnings");
+  EXPECT_NE(slip.find("ATTNJIT_LOG_LEVEL is 'warnings'"), std::string::npos) << slip;
+  EXPECT_NE(slip.find("a warning"), std::string::npos) << slip;
+  EXPECT_EQ(slip.find("an info"), std::string::npos) << slip;
+  EXPECT_EQ(written("off"), "");
+  EXPECT_EQ(written("error"), "");
+  EXPECT_NE(written("info").find("an info"), std::string::npos);
+  EXPECT_EQ(written("warn").find("ATTNJIT_LOG_LEVEL"), std::string::npos);
 }
 
 TEST(Printable, KeepsTextAndEscapesWhatATerminalObeys) {

@@ -362,6 +362,7 @@ AttentionSpec resolve(const AttentionSpec& attention) {
   }
   // NOTE: specs that say the same have one canonical form, and one key.
   if (resolved.kv_dtype == resolved.qkv_dtype) resolved.kv_dtype.reset();
+  if (!resolved.sink) resolved.lse_includes_sink = true;
   // NOTE: spec_to_json() writes what a kind holds, and a Service knows a spec by that text.
   if (spec::row_of(resolved.score_mod).holds != spec::Holds::kSlopes) {
     resolved.score_mod.slopes = false;

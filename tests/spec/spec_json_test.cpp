@@ -590,6 +590,12 @@ TEST(Resolve, FillsWhatDependsOnOtherFields) {
   spec.ov_depth = 512;
   spec.rope_dtype = Dtype::kBf16;
   EXPECT_EQ(resolve(spec).rope_dtype, Dtype::kBf16);
+
+  // Where there is no sink, that it is not counted says nothing.
+  spec.lse_includes_sink = false;
+  EXPECT_TRUE(resolve(spec).lse_includes_sink);
+  spec.sink = true;
+  EXPECT_FALSE(resolve(spec).lse_includes_sink);
 }
 
 TEST(Validate, ReportsEveryProblemOfAStruct) {

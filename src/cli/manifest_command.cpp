@@ -85,7 +85,11 @@ Result<Report> run_manifest(const ManifestArguments& arguments) {
   Result<std::string> config = read_file(arguments.config, kMaxConfigBytes);
   if (!config) return std::move(config).error();
   Result<models::ModelAttention> model = models::read_hf_config(*config);
-  if (!model) return std::move(model).error();
+  if (!model) {
+    Error error = std::move(model).error();
+    if (error.field.empty()) error.field = arguments.config;
+    return error;
+  }
   Result<std::string> text = models::write_manifest(
       *model, arguments.name.empty() ? model->architecture : arguments.name,
       arguments.source.empty() ? arguments.config : arguments.source, *options);

@@ -356,8 +356,11 @@ Result<ModelAttention> read_hf_config(std::string_view json) {
   const JsonValue& object = text_part(*root);
   const JsonValue* model_type = object.find("model_type");
   if (model_type == nullptr || model_type->type != JsonValue::Type::kString) {
-    return problem(object, "model_type", "is missing; allowed: the name of an architecture",
-                   "give the config.json that lies beside the model's weights");
+    return problem(
+        model_type == nullptr ? object : *model_type, "model_type",
+        fmt::format("is {}; allowed: the name of an architecture",
+                    model_type == nullptr ? std::string("missing") : describe(*model_type)),
+        "give the config.json that lies beside the model's weights");
   }
   const auto architecture =
       std::find_if(std::begin(kArchitectures), std::end(kArchitectures),

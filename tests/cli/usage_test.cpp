@@ -166,6 +166,17 @@ TEST_F(Usage, EmptyValuesAreRefused) {
   expect_bad({"manifest", "config.json", "-o", ""}, "o: is empty");
 }
 
+TEST_F(Usage, BadConfigurationsOfModelsAreNamed) {
+  write_text(folder_ / "config.json", "");
+  expect_bad({"manifest", folder_ / "config.json"}, "config.json: is not valid JSON");
+  write_text(folder_ / "config.json", "[]");
+  expect_bad({"manifest", folder_ / "config.json"}, "config.json: the configuration is an array");
+  write_text(folder_ / "config.json", R"({"model_type": ["llama"]})");
+  expect_bad({"manifest", folder_ / "config.json"}, "model_type: is an array");
+  write_text(folder_ / "config.json", "{}");
+  expect_bad({"manifest", folder_ / "config.json"}, "model_type: is missing");
+}
+
 TEST_F(Usage, GenerateWritesWhatItPrints) {
   const Process printed = run(hopper("generate"));
   ASSERT_EQ(printed.exit_code, 0) << printed.err;

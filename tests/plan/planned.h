@@ -27,6 +27,13 @@ inline AttentionSpec sm90_spec(int qk_depth, int ov_depth = 0) {
   return spec;
 }
 
+/// A mask of that kind, with what it has by default.
+inline MaskSpec mask_of(MaskSpec::Kind kind) {
+  MaskSpec mask;
+  mask.kind = kind;
+  return mask;
+}
+
 /// An empty plan where there is none, which is told.
 inline KernelPlan plan_of(const AttentionSpec& spec, const PlanOptions& options = {},
                           const Tuning* tuning = nullptr) {

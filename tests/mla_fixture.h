@@ -273,6 +273,9 @@ class MlaTest : public KernelTest {
     add(ragged, drafts_by_tensor(Dtype::kBits), {{{5, 0, 40, 1}, {600, 130, 300, 3}}});
     add(spec_of(96, 1, 1), verify::materialized_mask(Dtype::kF32), {{{3}, {130, 64, 2}}});
     add(spec_of(16, 64, 1),
+        tree(Kind::kOr, {verify::materialized_mask(Dtype::kF32), expression_of("kv_idx < 4")}),
+        {{{3}, {130, 64, 2}}});
+    add(spec_of(16, 64, 1),
         tree(Kind::kAnd, {mask_of(Kind::kCausal), verify::materialized_mask(Dtype::kU8)}),
         {{{65}, {100, 70}}});
     AttentionSpec fp16 = spec_of(16, 64, 1);

@@ -36,13 +36,41 @@ bool interprets(const AttentionSpec& spec) {
   return spec::interprets_mask(spec) || spec::interprets_score_mod(spec);
 }
 
+bool hides_nothing(const MaskSpec& mask) {
+  switch (mask.kind) {
+    case MaskSpec::Kind::kNull:
+      return true;
+    case MaskSpec::Kind::kMaterialized:
+      return spec::adds_to_scores(mask);
+    case MaskSpec::Kind::kAnd:
+      return std::all_of(mask.of.begin(), mask.of.end(), hides_nothing);
+    case MaskSpec::Kind::kOr:
+      return std::any_of(mask.of.begin(), mask.of.end(), hides_nothing);
+    default:
+      return false;
+  }
+}
+
+namespace {
+
+/// As lists_tiles(). `next` is the custom code that comes next.
+bool lists_tiles_of(const MaskSpec& mask, spec::Snippets::const_iterator& next) {
+  if (mask.kind == MaskSpec::Kind::kCustom) {
+    const auto& snippet = *next++;
+    return snippet && spec::decides_tiles(*snippet);
+  }
+  bool lists = false;
+  for (const MaskSpec& part : mask.of) lists = lists_tiles_of(part, next) || lists;
+  return lists && !hides_nothing(mask);
+}
+
+}  // namespace
+
 // NOTE: what is planned of a mask that is interpreted hangs on nothing that the mask says.
 bool lists_tiles(const ResolvedSpec& spec) {
   if (spec::interprets_mask(spec)) return false;
-  const spec::Snippets& snippets = spec.state().snippets;
-  return std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
-    return snippet && snippet->kind == spec::SnippetKind::kMask && spec::decides_tiles(*snippet);
-  });
+  auto next = spec.state().snippets.cbegin();
+  return lists_tiles_of(spec->mask, next);
 }
 
 namespace {

@@ -16,6 +16,10 @@ bool contains(const MaskSpec& mask, MaskSpec::Kind kind);
 /// The same of a spec's mask. One that is interpreted is custom code, whatever its tree is.
 bool contains(const AttentionSpec& spec, MaskSpec::Kind kind);
 
+/// Whether a tree hides nothing, whatever its parts that may hide say. What a tensor adds to scores
+/// hides by itself.
+bool hides_nothing(const MaskSpec& mask);
+
 /// Whether the kernel interprets custom code.
 bool interprets(const AttentionSpec& spec);
 

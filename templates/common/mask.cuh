@@ -312,7 +312,7 @@ template <class A, class B>
 struct OrMask : MaskPair<A, B> {
   static constexpr bool kInterval = false;
   static constexpr bool kFromZero = false;
-  static constexpr bool kHidesNothing = A::kHidesNothing || B::kHidesNothing;
+  static constexpr bool kHidesNothing = false;
   static constexpr bool kHasCore = A::kHasCore || B::kHasCore;
 
   template <class Tile, class Params>
@@ -337,6 +337,11 @@ struct OrMask : MaskPair<A, B> {
       run(const typename MaskPair<A, B>::RowTest& test, const Coord& c, const Params& p) {
     return visible_run<kCount, A>(test.a, c, p) | visible_run<kCount, B>(test.b, c, p);
   }
+};
+
+/// Beside one that hides nothing nobody asks the other.
+template <class A, class B>
+requires(A::kHidesNothing || B::kHidesNothing) struct OrMask<A, B> : NullMask {
 };
 
 template <class A, class B>

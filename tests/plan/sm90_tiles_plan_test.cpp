@@ -159,6 +159,35 @@ TEST(Sm90Plan, TilesOfExpressionsAreListed) {
   }
 }
 
+// Beside a part that hides nothing an `or` hides nothing, so that no expression is asked.
+TEST(Sm90Plan, AnOrThatHidesNothingListsNoTiles) {
+  AttentionSpec spec = sm90_spec(256);  // at which no map is walked beside a tensor
+  MaskSpec first_keys = mask_of(MaskSpec::Kind::kCustom);
+  first_keys.custom.name = "m";
+  first_keys.custom.code = "kv_idx < 4";
+  const auto lists = [&](MaskSpec::Kind kind, const MaskSpec& beside) {
+    spec.mask = mask_of(kind);
+    spec.mask.of = {beside, first_keys};
+    return plan_of(spec).sm90->listed;
+  };
+  MaskSpec added = mask_of(MaskSpec::Kind::kMaterialized);
+  added.dtype = Dtype::kBf16;
+  MaskSpec bools = added;
+  bools.dtype = Dtype::kBits;
+  using enum MaskSpec::Kind;
+  EXPECT_FALSE(lists(kOr, added));
+  EXPECT_FALSE(lists(kOr, mask_of(kNull)));
+  EXPECT_TRUE(lists(kOr, bools));
+  EXPECT_TRUE(lists(kOr, mask_of(kCausal)));
+  EXPECT_TRUE(lists(kAnd, added));
+  EXPECT_TRUE(lists(kAnd, mask_of(kNull)));
+  // The code that such an `or` holds is passed over, and what is behind it is asked.
+  MaskSpec either = mask_of(kOr);
+  either.of = {added, first_keys};
+  EXPECT_TRUE(lists(kAnd, either));
+  EXPECT_FALSE(lists(kOr, either));
+}
+
 // A warp deals the tiles of sequences that differ, and then it wants to know the same of the mask.
 TEST(Sm90Plan, TilesOfSequencesThatDifferComeByLength) {
   AttentionSpec spec = sm90_spec(128);

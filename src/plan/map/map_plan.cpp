@@ -113,14 +113,14 @@ bool may_name(const ResolvedSpec& spec, spec::Coord coord) {
 }
 
 /// Whether a kernel would ask a mask about scores one by one: not where rows see intervals of keys,
-/// nor of numbers that hide by what they add to scores.
+/// nor where nothing is hidden but by what is added to scores.
 bool hides_scores(const MaskSpec& mask) {
+  if (hides_nothing(mask)) return false;
   switch (mask.kind) {
     case MaskSpec::Kind::kCustom:
     case MaskSpec::Kind::kOr:
-      return true;
     case MaskSpec::Kind::kMaterialized:
-      return !spec::adds_to_scores(mask);
+      return true;
     default:
       return std::any_of(mask.of.begin(), mask.of.end(), hides_scores);
   }

@@ -129,6 +129,18 @@ TEST(PlanJson, KernelHasEverythingThatIsFixedAtCompileTime) {
   EXPECT_EQ(kernel["constants"]["kRescaleThreshold"], "0x1p+3f");
 }
 
+TEST(PlanJson, SaysWhichTilesOfAnExpressionAreWalked) {
+  const auto kernel_of = [](const std::string& code) {
+    return plan_of(R"({"num_q_heads": 8, "qk_depth": 128, "mask": {"kind": "custom", "name": "m",
+                       "code": ")" +
+                   code + "\"}}")["kernel"];
+  };
+  const Json window = kernel_of("kv_idx <= q_idx && q_idx - kv_idx < 512");
+  EXPECT_EQ(window["trims"], true);
+  EXPECT_EQ(window["many_holes"], false);
+  EXPECT_EQ(kernel_of("kv_idx / 128 % 5 == 1")["many_holes"], true);
+}
+
 TEST(PlanJson, Sm90PlanIsAtTopLevel) {
   const Json plan = plan_of(R"({"num_q_heads": 8, "qk_depth": 128, "arch": "sm_90a"})");
   EXPECT_EQ(plan["BM"], plan["kernel"]["BM"]);

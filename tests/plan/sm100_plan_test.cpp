@@ -268,6 +268,34 @@ TEST(Sm100Plan, OneWarpAsksWhatAnExpressionHides) {
   }
 }
 
+// More than one hole is left out where an expression may hide tiles again and again: that costs
+// each tile that is walked a branch. What asks nothing of tiles leaves none out.
+TEST(Sm100Plan, ManyHolesWhereAnExpressionHidesAgain) {
+  struct {
+    const char* code;
+    int depth;
+    bool pair, many;
+  } const all[] = {
+      {"kv_idx / 128 % 5 == 1", 128, false, true},
+      {"(kv_idx >> 7 & 3) == 0", 128, false, true},
+      {"kv_idx <= q_idx && (q_idx - kv_idx < 512 || kv_idx / 128 % 4 == 0)", 256, false, true},
+      {"kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < 512)", 128, false, false},
+      {"q_idx / 512 == kv_idx / 512", 128, false, false},
+      {"kv_idx / 128 % 5 == 1", 128, true, false},
+      {"sin(float(kv_idx % 5)) < 0.5f", 128, false, false}};
+  for (const auto& one : all) {
+    SCOPED_TRACE(one.code);
+    AttentionSpec spec = dense(one.depth);
+    spec.mask.kind = MaskSpec::Kind::kCustom;
+    spec.mask.custom.name = "m";
+    spec.mask.custom.code = one.code;
+    PlanOptions options;
+    if (one.pair) options.pair_cta = true;
+    const KernelPlan plan = plan_of(spec, options);
+    EXPECT_EQ(plan.sm100->many_holes, one.many);
+    EXPECT_EQ(constants_of(plan).contains("kManyHoles"), one.many);
+  }
+}
 TEST(Sm100Plan, OneBudgetAWarpgroup) {
   const KernelPlan result = plan_of(dense(128));
   const Deviation* spare = deviation(result, "registers of the spare warps");

@@ -66,6 +66,7 @@ const Field<Sm100Plan> kSm100Fields[] = {
     {"widens_kv", &Sm100Plan::widens_kv},
     {"announced", &Sm100Plan::announced},
     {"trims", &Sm100Plan::trims},
+    {"many_holes", &Sm100Plan::many_holes},
     {"mapped", &Sm100Plan::mapped},
     {"split", &Sm100Plan::split},
     {"partition_tiles", &Sm100Plan::partition_tiles},

@@ -139,9 +139,10 @@ LaunchSequence KernelTest::launches_of(const Kernel& kernel, const Problem& prob
 
 std::optional<Outputs> KernelTest::run(const Kernel& kernel, const Problem& problem,
                                        const LaunchSequence& sequence, std::uint64_t seed,
-                                       const std::set<FindingKind>& allowed,
-                                       const Outputs* before) {
+                                       const std::set<FindingKind>& allowed, const Outputs* before,
+                                       bool counts_loads) {
   EmulatorOptions options;
+  options.stats = counts_loads;
   options.model = EmulatorModel::kIsa;
   options.seed = seed;
   options.threads = 1;
@@ -181,6 +182,10 @@ std::optional<Outputs> KernelTest::run(const Kernel& kernel, const Problem& prob
                   << finding.text;
   }
   outputs.thread_steps = report->thread_steps;
+  if (const auto loads = report->stats.unit_bytes.find("TMA load");
+      loads != report->stats.unit_bytes.end()) {
+    outputs.loaded_bytes = loads->second;
+  }
   for (EmulatorBuffer& buffer : buffers) {
     if (buffer.name == "o") {
       outputs.o.bytes = std::move(buffer.data);
@@ -232,6 +237,17 @@ std::uint64_t KernelTest::steps_of(const Kernel& kernel, const Lengths& lengths)
   if (!done) return 0;
   expect_right(*problem, *done);
   return HasFailure() ? 0 : done->thread_steps;
+}
+
+std::uint64_t KernelTest::loaded_bytes_of(const Kernel& kernel, const Lengths& lengths,
+                                          int sm_count) {
+  const auto problem = problem_of(kernel.generated.plan.spec, lengths);
+  if (!problem) return 0;
+  const LaunchSequence sequence = launches_of(kernel, *problem, problem->launch_shapes(), sm_count);
+  const auto done = run(kernel, *problem, sequence, 0, {}, nullptr, true);
+  if (!done) return 0;
+  expect_right(*problem, *done);
+  return done->loaded_bytes;
 }
 
 void KernelTest::expect_no_spills(const std::vector<AttentionSpec>& specs,

@@ -44,6 +44,7 @@ struct Outputs {
   verify::Tensor o;
   std::optional<verify::Tensor> lse;
   std::uint64_t thread_steps = 0;
+  std::uint64_t loaded_bytes = 0;  ///< by TMA, where it was to be counted
   std::map<std::string, std::vector<std::uint8_t>> others = {};  ///< the other tensors, afterwards
 };
 
@@ -91,10 +92,11 @@ class KernelTest : public testing::Test {
 
   // What the launches wrote; findings are failures, but for those of the kinds that are allowed.
   // `before`: what o and lse hold where the launch accumulates; null: a pair that saw no key.
+  // `counts_loads`: takes longer.
   static std::optional<Outputs> run(const Kernel& kernel, const Problem& problem,
                                     const LaunchSequence& sequence, std::uint64_t seed = 0,
                                     const std::set<FindingKind>& allowed = {},
-                                    const Outputs* before = nullptr);
+                                    const Outputs* before = nullptr, bool counts_loads = false);
 
   static void expect_right(const Problem& problem, const Outputs& run);
 
@@ -114,6 +116,10 @@ class KernelTest : public testing::Test {
   // The instructions of all threads of a launch on 132 SMs, whose result is right; 0 where it is
   // not, which is told.
   static std::uint64_t steps_of(const Kernel& kernel, const Lengths& lengths);
+
+  // The bytes of all tensors that TMA loads in a launch. That its result is right is looked at,
+  // too. Boxes count whole.
+  static std::uint64_t loaded_bytes_of(const Kernel& kernel, const Lengths& lengths, int sm_count);
 
   // A CTA of 384 threads is launched with 168 registers per thread; none is spilt.
   static void expect_no_spills(const std::vector<AttentionSpec>& specs,

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "../kernel_fixture.h"
 #include "run_case.h"
@@ -21,16 +22,21 @@ MaskSpec custom(const std::string& code) {
   return mask;
 }
 
-// The warp instructions of a launch whose result is right; 0 where it is not, which is told.
-std::uint64_t steps(const MaskSpec& mask, const ProofShape& shape,
-                    const ScoreModSpec& score_mod = {}) {
+ProofCase case_of(const MaskSpec& mask, const ProofShape& shape, int heads) {
   ProofCase one;
-  one.spec.score_mod = score_mod;
-  one.spec.num_q_heads = one.spec.group = 2;
+  one.spec.num_q_heads = one.spec.group = heads;
   one.spec.qk_depth = 64;
   one.spec.return_lse = true;
   one.spec.mask = mask;
   one.shape = shape;
+  return one;
+}
+
+// The warp instructions of a launch whose result is right; 0 where it is not, which is told.
+std::uint64_t steps(const MaskSpec& mask, const ProofShape& shape,
+                    const ScoreModSpec& score_mod = {}, int heads = 2) {
+  ProofCase one = case_of(mask, shape, heads);
+  one.spec.score_mod = score_mod;
   const Result<ProofKernel> kernel = make_kernel(one);
   if (!kernel) {
     ADD_FAILURE() << kernel.error().to_string();
@@ -46,7 +52,18 @@ std::uint64_t steps(const MaskSpec& mask, const ProofShape& shape,
   return judged.steps;
 }
 
-using Sm100Masks = KernelTest;
+class Sm100Masks : public KernelTest {
+ protected:
+  // That launches are right, on 132 SMs and on 2 by turns, and load so many KiB each.
+  static void expect_loads(const AttentionSpec& spec, const std::vector<Lengths>& batches,
+                           const std::vector<std::uint64_t>& kib) {
+    const auto kernel = compiled(spec);
+    ASSERT_TRUE(kernel);
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      EXPECT_EQ(loaded_bytes_of(*kernel, batches[i], i % 2 == 0 ? 132 : 2), 1024 * kib.at(i)) << i;
+    }
+  }
+};
 
 // Neither a tile that the expression shows nor one that it hides is asked about, score by score;
 // where nothing is known of tiles, all are.
@@ -68,20 +85,29 @@ TEST_F(Sm100Masks, TilesThatAnExpressionHidesAreNotWalked) {
 }
 
 // The same where keys are split, into equal parts of what is seen or of all keys, and where
-// sequences differ in length. One has no keys.
+// sequences differ in length. One has no keys. A tile of K and V is 32 KiB, one of Q 16: of 70 rows
+// over 5000 keys the first mask shows five, in three parts, and of 300 rows over 1100 keys the
+// second shows two to each of three work tiles.
 TEST_F(Sm100Masks, PartsOfWhatAnExpressionShows) {
-  const MaskSpec sinks = custom("kv_idx < 4 || kv_idx <= q_idx && q_idx - kv_idx < 200");
-  const MaskSpec holes = custom("kv_idx / 128 % 5 == 1");
-  for (const MaskSpec& mask : some_of<MaskSpec>({sinks, holes})) {
+  struct Shown {
+    MaskSpec mask;
+    std::vector<std::uint64_t> parts, fixed_parts, sequences;  ///< KiB that are loaded
+  };
+  for (const auto& [mask, parts, fixed_parts, sequences] :
+       some_of<Shown>({{custom("kv_idx < 4 || kv_idx <= q_idx && q_idx - kv_idx < 200"),
+                        {256, 640},
+                        {224, 704},
+                        {1120, 0}},
+                       {custom("kv_idx / 128 % 5 == 1"), {800, 352}, {192, 352}, {1824, 0}}})) {
     SCOPED_TRACE(mask.custom.code);
     AttentionSpec spec = base_spec(Arch::kSm100a, 2, 2, 64, mask);
     spec.num_partitions = 3;
-    expect_passes(spec, {{{70}, {5000}}, {{300}, {1100}}});
+    expect_loads(spec, {{{70}, {5000}}, {{300}, {1100}}}, parts);
     spec.num_partitions = AttentionSpec().num_partitions;
     spec.partition_keys = 256;
-    expect_passes(spec, {{{70}, {2000}}, {{300}, {1100}}});
+    expect_loads(spec, {{{70}, {2000}}, {{300}, {1100}}}, fixed_parts);
     spec = of_sequences(base_spec(Arch::kSm100a, 2, 1, 64, mask), 16, true);
-    expect_passes(spec, {{{70, 1, 300}, {5000, 700, 300}}, {{5, 0}, {0, 100}}});
+    expect_loads(spec, {{{70, 1, 300}, {5000, 700, 300}}, {{5, 0}, {0, 100}}}, sequences);
   }
 }
 
@@ -118,16 +144,13 @@ TEST_F(Sm100Masks, TilesThatItCutsAre) {
 }
 
 // Of a mask that hides tiles again and again more than one hole is left out: of up to 32 tiles, and
-// of runs of more.
+// of runs of more. Work tiles have two query tiles and one, of a head or of two that share them.
 TEST_F(Sm100Masks, ManyHoles) {
-  ProofCase one;
-  one.spec.num_q_heads = 2;
-  one.spec.qk_depth = 64;
-  one.spec.mask = custom("kv_idx <= q_idx && (q_idx - kv_idx < 128 || kv_idx / 128 % 3 == 0)");
-  one.shape = {1, 300, 1500, 1};
-  expect_seen(one, {{"sm100/work.cuh", "nth_bit(shown, run) << hole", "run << hole"}}, 2);
-  steps(one.spec.mask, {1, 300, 1500, 1});
-  steps(custom("kv_idx / 256 % 3 == 1"), {1, 130, 5000, 1});
+  const MaskSpec strided =
+      custom("kv_idx <= q_idx && (q_idx - kv_idx < 128 || kv_idx / 128 % 3 == 0)");
+  expect_seen(case_of(strided, {1, 300, 1500, 1}, 1),
+              {{"sm100/work.cuh", "nth_bit(shown, run) << hole", "run << hole"}}, 2);
+  steps(custom("kv_idx / 256 % 3 == 1"), {1, 130, 5000, 1}, {}, 1);
   steps(custom("(kv_idx / 128 + q_idx / 128) % 2 == 0"), {1, 260, 1500, 1});
 }
 

@@ -103,6 +103,12 @@ TEST_F(Sm100Persistent, TilesThatAnExpressionHides) {
   mask.custom.code =
       "q_idx > 10 && kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < 70) && q_idx / 256 != 1";
   expect_all(mask, nullptr);
+  // A work tile has 128 positions of both heads. Five of them see 1, 2, 0, 0 and 3 tiles of K and
+  // V, 32 KiB each, where Q has as much. On many SMs they have half of the rows: ten see 12.
+  const auto kernel = compiled(base_spec(Arch::kSm100a, 2, 2, 64, mask));
+  ASSERT_TRUE(kernel);
+  EXPECT_EQ(loaded_bytes_of(*kernel, {{600}, {600}}, 1), (6 + 3) * 32 * 1024);
+  EXPECT_EQ(loaded_bytes_of(*kernel, {{600}, {600}}, 132), (12 + 6 / 2) * 32 * 1024);
 }
 
 TEST_F(Sm100Persistent, Window) {

@@ -161,6 +161,29 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
   EXPECT_FALSE(plan_of(sm90_spec(128)).sm90->widens_kv);
 }
 
+// Who deals pairs of tiles beside scales of rows has registers that consumers do without.
+TEST(Sm90Plan, ProducersBesideScalesOfWidenedRowsHaveRegisters) {
+  const auto of_producer = [](auto change) {
+    AttentionSpec spec = sm90_spec(128);
+    spec.kv_dtype = Dtype::kE4m3;
+    spec.scales = Scales::kToken;
+    spec.mask = mask_of(MaskSpec::Kind::kCausal);
+    change(spec);
+    const KernelPlan plan = plan_of(spec);
+    const Sm90Plan& sm90 = *plan.sm90;
+    EXPECT_EQ(2 * sm90.producer_registers + sm90.num_consumers * sm90.consumer_registers,
+              (2 + sm90.num_consumers) * plan.main().launch_registers);
+    return sm90.producer_registers;
+  };
+  EXPECT_EQ(of_producer([](AttentionSpec&) {}), 48);
+  EXPECT_EQ(of_producer([](AttentionSpec& s) { s.qk_depth = 64; }), 48);
+  EXPECT_EQ(of_producer([](AttentionSpec& s) { s.qk_depth = 192; }), 40);
+  EXPECT_EQ(of_producer([](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kNull); }), 40);
+  EXPECT_EQ(of_producer([](AttentionSpec& s) { s.scales = Scales::kHead; }), 40);
+  EXPECT_EQ(of_producer([](AttentionSpec& s) { s.ragged = true; }), 40);
+  EXPECT_EQ(of_producer([](AttentionSpec& s) { s.max_q_len = 1; }), 40);
+}
+
 // NOTE: warps that no role names are missing from a report of the clock. The kernel is told of as
 // many.
 TEST(Sm90Plan, EachWarpThatRewritesTilesHasARole) {

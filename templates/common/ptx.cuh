@@ -497,6 +497,9 @@ ATTNJIT_DEVICE void copy_16_or_zeros(u32 destination, const void* source, bool c
       : "memory");
 }
 
+/// cp.async.wait_all (9.7.9.25.3): of this thread's copies.
+ATTNJIT_DEVICE void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 /// cp.async.bulk (9.7.9.25.4.1) from this CTA's shared memory to another one's of the cluster,
 /// where the barrier `remote_barrier` counts the bytes. One thread.
 ATTNJIT_DEVICE void copy_to_peer(u32 remote_address, u32 address, int bytes, u32 remote_barrier) {

@@ -57,18 +57,6 @@ struct TilesOf {
   /// handed back first.
   static constexpr int block_at(int i) { return i < kRopeBlocks ? kOvBlocks + i : i - kRopeBlocks; }
 
-  /// Where warps load the tiles of every second stage each (Config::kStageLoaders), the consumer
-  /// that makes S of such a stage hands its own half of V back before the other does. NOTE: not
-  /// with partition_keys: S is a sum in the order of blocks, and a tile's stage hangs on what the
-  /// CTA had before, so that a row's last bits would hang on its batch mates.
-  static constexpr bool kOwnHalfFirst = Config::kStageLoaders > 1 && Config::kPartitionTiles == 0;
-  /// The same order, for a tile of which the consumer of that half of O makes S.
-  ATTNJIT_DEVICE static int block_at(int i, int half) {
-    if (!kOwnHalfFirst || i < kRopeBlocks) return block_at(i);
-    const int block = i - kRopeBlocks + first_block(half);
-    return block < kOvBlocks ? block : block - kOvBlocks;
-  }
-
   /// K is e4m3 in part or in whole, and threads widen it. Of the format dsv32 the rope's part is
   /// 16-bit.
   static constexpr bool kWidened = Config::kWidenedBlocks > 0;
@@ -83,6 +71,29 @@ struct TilesOf {
                 "each of two CTAs has every second pair of blocks");
   /// The CTA that widens a block.
   ATTNJIT_DEVICE static int widener_of(int block) { return block >> 1 & 1; }
+
+  /// Where warps load the tiles of every second stage each (Config::kStageLoaders), the consumer
+  /// that makes S of such a stage hands its own half of V back before the other does. NOTE: not
+  /// with partition_keys: S is a sum in the order of blocks, and a tile's stage hangs on what the
+  /// CTA had before, so that a row's last bits would hang on its batch mates.
+  static constexpr bool kOwnHalfFirst = Config::kStageLoaders > 1 && Config::kPartitionTiles == 0;
+  /// Where threads widen K, the other half's blocks are full first (mla/widening.cuh). NOTE: what a
+  /// list shows comes with block_at(0), which is the first of both orders if it is the rope's.
+  static constexpr bool kOtherHalfFirst =
+      kWidened && kRopeBlocks > 0 && Config::kPartitionTiles == 0;
+  /// The same order, for a tile of which the consumer of that half of O makes S.
+  ATTNJIT_DEVICE static int block_at(int i, int half) {
+    if ((!kOwnHalfFirst && !kOtherHalfFirst) || i < kRopeBlocks) return block_at(i);
+    return from_half(i - kRopeBlocks, kOwnHalfFirst ? half : 1 - half);
+  }
+  /// The half of V that is handed back first: of the consumer that makes S of a stage's tiles, or
+  /// always the same.
+  ATTNJIT_DEVICE static int free_half(int stage) { return Config::kTwoReaders ? stage & 1 : 0; }
+  /// The i-th latent block, where those of a half come first.
+  ATTNJIT_DEVICE static int from_half(int i, int half) {
+    const int block = i + first_block(half);
+    return block < kOvBlocks ? block : block - kOvBlocks;
+  }
 
   static constexpr int kBlockBytes = 64 * kBlockRowBytes;
   static constexpr int kTileBytes = kQkBlocks * kBlockBytes;  ///< of Q, of K, and of V of its own

@@ -174,8 +174,6 @@ ATTNJIT_DEVICE void park_list(const TileMemory<Config>& smem, int warp, const Li
 template <class Config, class Mask, class Copies, class Arguments, class Params>
 struct Producer {
   using Tiles = TilesOf<Config>;
-  /// Behind the last tile: nothing that is loaded ahead.
-  static constexpr int kNoPlace = Tiles::kWidened ? -1 : 0;
 
   const TileMemory<Config>& smem;
   const Arguments& arguments;
@@ -237,31 +235,43 @@ struct Producer {
              static_cast<int>(words[3])}};
   }
 
-  /// The KV tiles of a work tile, where CTAs widen for each other. A load from memory takes as long
-  /// as four blocks: so rows are fetched to L2 a tile ahead, and what says where they lie is read
-  /// three ahead. NOTE: who asks that at once waits for memory, with each tile.
-  ATTNJIT_DEVICE void load_tiles(const WorkTile& work) {
-    const auto word_of = [&](int tile) {
-      return tile >= work.tile_begin ? copies.word_of(tile) : kNoPlace;
-    };
-    copies.fetch_words();
-    int tile = work.tile_end - 1;
-    int place = copies.place_of(tile);
-    int word = word_of(tile - 1);
-    copies.fetch_to_l2(tile, place);
-    int next = copies.place_of_word(word);
-    word = word_of(tile - 2);
-    copies.fetch(tile, place);
+  /// The KV tiles of a work tile, which threads widen.
+  ATTNJIT_DEVICE void widen_tiles(const WorkTile& work) {
+    // NOTE: not behind the first tile as elsewhere: what is widened takes its time.
     load_q(work);
 #pragma unroll 1
-    for (; tile >= work.tile_begin; --tile) {
-      const int after = copies.place_of_word(word);
-      word = word_of(tile - 3);
-      copies.fetch_to_l2(tile - 1, next);
-      copies.load(tile, place, next);
+    for (int tile = work.tile_end - 1; tile >= work.tile_begin; --tile) copies.load(tile);
+  }
+
+  /// Others.
+  ATTNJIT_DEVICE void load_tiles(const WorkTile& work) {
+    int place = copies.place_of(work.tile_end - 1);
+#pragma unroll 1
+    for (int tile = work.tile_end - 1; tile >= work.tile_begin; --tile) {
+      const int next = tile > work.tile_begin ? copies.place_of(tile - 1) : 0;
+      if constexpr (Config::kLoadsApart) {
+        if (loads_v()) {
+          copies.template load<true>(tile, place);
+          // NOTE: at once: the next tile's memory may be that which this one is multiplied in.
+          copies.finish_tail();
+          place = next;
+          continue;
+        }
+      }
+      copies.load(tile, place);
+      const int place_of_v = place;
       place = next;
-      next = after;
+      if (tile == work.tile_end - 1) {
+        load_q(work);
+      } else {
+        copies.finish_tail();
+      }
+      // NOTE: behind Q and the tail, which what is waited for here waits for.
+      if constexpr (Config::kOwnV && !Config::kLoadsApart) {
+        copies.template load<true>(tile, place_of_v);
+      }
     }
+    copies.finish_tail();
   }
 
   template <class List>
@@ -274,47 +284,11 @@ struct Producer {
       if (work.tile_begin >= work.tile_end) continue;
       if constexpr (Config::kParksLists) park(list);
       copies.begin(work);
-      if constexpr (Tiles::kWidensForPeer) {
-        load_tiles(work);
-        if constexpr (Config::kParksLists) list.resume(parked());
-        continue;
-      }
-      int place = copies.place_of(work.tile_end - 1);
       if constexpr (Tiles::kWidened) {
-        copies.fetch(work.tile_end - 1, place);
-        // NOTE: not behind the first tile as elsewhere: what is widened takes its time.
-        load_q(work);
+        widen_tiles(work);
+      } else {
+        load_tiles(work);
       }
-#pragma unroll 1
-      for (int tile = work.tile_end - 1; tile >= work.tile_begin; --tile) {
-        const int next = tile > work.tile_begin ? copies.place_of(tile - 1) : kNoPlace;
-        if constexpr (Config::kLoadsApart) {
-          if (loads_v()) {
-            copies.template load<true>(tile, place);
-            // NOTE: at once: the next tile's memory may be that which this one is multiplied in.
-            copies.finish_tail();
-            place = next;
-            continue;
-          }
-        }
-        if constexpr (Tiles::kWidened) {
-          copies.load(tile, place, next);
-        } else {
-          copies.load(tile, place);
-        }
-        const int place_of_v = place;
-        place = next;
-        if (tile == work.tile_end - 1) {
-          if constexpr (!Tiles::kWidened) load_q(work);
-        } else {
-          copies.finish_tail();
-        }
-        // NOTE: behind Q and the tail, which what is waited for here waits for.
-        if constexpr (Config::kOwnV && !Config::kLoadsApart) {
-          copies.template load<true>(tile, place_of_v);
-        }
-      }
-      copies.finish_tail();
       if constexpr (Config::kParksLists) list.resume(parked());
     }
     announce({-1, 0, 0, 0, 0});

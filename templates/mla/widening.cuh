@@ -21,228 +21,304 @@ struct NarrowRow {
                 "a row of the format dsv32");
 };
 
-/// One of the producer's four warps, with 16 rows of a tile. Four lanes have a row's part of a
-/// block of columns, 16 e4m3 each: they load it to registers and store it as TMA would have put its
-/// 16 bits. Loads are two blocks ahead, of this tile or of the next, and the rows of the next tile
-/// are fetched to L2 before. What is 16-bit of a row is copied as rows of 16 bits are.
+/// One of the producer's four warps, with 16 rows of a tile. What is e4m3 of them is copied to
+/// shared memory by cp.async, eight lanes 128 bytes, and from there widened: four lanes have a
+/// row's part of a block of columns, 16 e4m3 each, and store it as TMA would have put its 16 bits.
+/// What is 16-bit of a row is copied as rows of 16 bits are.
+///
+/// e4m3 land in the tile's own memory, which is all that there is. Blocks are widened in an order
+/// of which the last half is handed back first; each of that half holds the e4m3 of two blocks, in
+/// the same order, and is written over when these are widened, or are in registers. A tile is asked
+/// for as soon as that half is free.
 ///
 /// Where two CTAs widen for each other (kWidensForPeer), each has every second pair of blocks, and
 /// copies what it has stored to the other, whose barrier of the block waits for these bytes.
 ///
-/// NOTE: eight lanes that store together have two neighbouring rows, whose 16 bytes the swizzle
-/// puts into different banks. More blocks ahead have no registers on sm_90a, where the consumers
-/// need all but 56.
+/// NOTE: eight lanes that load or store together have two neighbouring rows, whose 16 bytes lie in
+/// different banks. A warp's rows are read and written by itself alone.
 template <class Config, class Arguments>
 struct WideningCopies {
   using Tiles = TilesOf<Config>;
   using Row = NarrowRow<Config>;
   using Copies = RowCopies<Config, Arguments>;
   static constexpr int kOwnRows = 2;  // of a lane
-  static constexpr int kAhead = 2;    // blocks
-  static constexpr int kBlocks = Config::kWidenedBlocks;
-  static constexpr bool kOdd = kBlocks % kAhead != 0;
   static constexpr bool kForPeer = Tiles::kWidensForPeer;
-  static constexpr int kTurn = kForPeer ? 2 * kAhead : kAhead;  ///< from pair to pair of blocks
-  static_assert(Copies::kRows == 8 * kOwnRows && kBlocks >= kAhead,
-                "a warp's 16 rows are two of each four lanes");
+  static constexpr int kPair = 2;                             ///< blocks whose e4m3 lie in one
+  static constexpr int kTurn = kForPeer ? 2 * kPair : kPair;  ///< from pair to pair of blocks
+  static constexpr int kBlocks = Config::kWidenedBlocks * kPair / kTurn;  ///< of this CTA
+  static constexpr int kPairs = ceil_div(kBlocks, kPair);
+  /// From the i-th block on e4m3 lie there. NOTE: the last block of an odd number is written over
+  /// its own alone; of others what is written over is of earlier blocks, and of itself.
+  static constexpr int kFirstRaw = kBlocks - kPairs;
+  static constexpr int kRopeBlocks = Row::kScaled ? 0 : Tiles::kRopeBlocks;  ///< widened, first
+  /// This CTA has as many blocks of either half.
+  static constexpr bool kHalves = kRopeBlocks == 0 && kBlocks % (2 * kPair) == 0;
+  static_assert(Copies::kRows == 8 * kOwnRows, "a warp's 16 rows are two of each four lanes");
   static_assert(Row::kBytes == Config::kKeyRowBytes, "the plan has strides of such rows");
   using Part = u32[kOwnRows][4];
 
-  Copies rows;
-  const unsigned char* sources[kOwnRows] = {};  ///< of the tile that is loaded next; null: zeros
-  Part parts[kAhead] = {};                      ///< what the lane has loaded of a block
-  /// Of the blocks at hand, which share them; of a pair of CTAs of all that this one has of a tile.
-  static constexpr int kScaledParts = kForPeer ? kBlocks / kTurn : 1;
-  float scales[kScaledParts][kOwnRows] = {};
-  bool swapped = false;  ///< the next tile's first block is in the second part, as of every second
-                         ///< tile where blocks are odd
+  static constexpr int kScales = Row::kScaled ? kPairs : 1;
 
+  Copies rows;           ///< its ring: at the tile that is asked for next
+  Ring ring = {};        ///< at the tile that is widened next
+  int cta = 0;           ///< of two
+  int word = -1;         ///< what is read to find the lane's row of the tile that is asked for next
+  int asked_place = -1;  ///< of the lane's row of that which was asked for last
+  float scales[kScales] = {};  ///< of that row, in the order of pairs
+
+  /// Asks for the first KV tile of a work tile.
   ATTNJIT_DEVICE void begin(const WorkTile& tile) {
     rows.begin(tile);
-    swapped = false;
-  }
-  ATTNJIT_DEVICE int place_of(int tile) const { return rows.place_of(tile); }
-  ATTNJIT_DEVICE int word_of(int tile) const { return rows.word_of(tile); }
-  ATTNJIT_DEVICE int place_of_word(int word) const { return rows.place_of_word(word); }
-  ATTNJIT_DEVICE void fetch_words() const { rows.fetch_words(); }
-
-  /// Fetches what this CTA of two will load of a tile's rows to L2: two lanes a row. NOTE: each 32
-  /// bytes of them. Rows begin at multiples of 16.
-  ATTNJIT_DEVICE void fetch_to_l2(int tile, int place) const {
-    static_assert(Row::kScaled && kBlocks / kTurn == 2, "two runs of 128 bytes");
-    constexpr int kSector = 32, kRun = kAhead * kBlockColumns;
-    const int lane = lane_id();
-    const i64 own = __shfl_sync(0xffffffffu, rows.offset_of(tile, place), lane / 2);
-    if (own < 0) return;
-    const unsigned char* const row = rows.arguments.k + own;
-    const unsigned char* const run = row + kRun * (cluster_rank() + 2 * (lane % 2));
-#pragma unroll
-    for (int i = 0; i < kRun; i += kSector) prefetch_l2(run + i);
-    prefetch_l2(run + kRun - 1);
-    // The scales and the rope's part, which both CTAs load: a CTA the lower half, one the upper.
-    const unsigned char* const rest = row + Row::kScalesOffset + kSector * (lane % 2);
-    prefetch_l2(rest + 2 * kSector * cluster_rank());
-    if (lane % 2 == cluster_rank()) prefetch_l2(row + Row::kBytes - 1);
+    rows.fetch_words();
+    rows.lane = lane_id();
+    if constexpr (kForPeer) cta = cluster_rank();
+    const int last = tile.tile_end - 1;
+    word = rows.word_of(last);
+    request(last);
   }
 
-  /// Begins to load a work tile's first KV tile.
-  ATTNJIT_DEVICE void fetch(int tile, int place) {
-    aim(rows.offset_of(tile, place));
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) fetch_part(parts[i], i);
-    if constexpr (Row::kScaled) {
-#pragma unroll
-      for (int i = 0; i < kScaledParts; ++i) fetch_scales(kTurn * i);
-    }
-  }
-
-  /// Copies a tile, whose first blocks are on their way, and begins to load the next one. `next`:
-  /// where that has its row; -1 if there is none.
-  ATTNJIT_DEVICE void load(int tile, int place, int next) {
+  /// Widens a tile, which is on its way, and asks for the next one as soon as its place is free.
+  ATTNJIT_DEVICE void load(int tile) {
     // NOTE: read again, so that what follows from it is not kept in registers over all tiles: it
     // would be spilled.
     rows.lane = lane_id();
-    if (!kForPeer && next >= 0 && rows.lane < Copies::kRows) {
-      prefetch_l2(rows.arguments.k + rows.offset_of(tile - 1, next), Row::kBytes);
-    }
-    if constexpr (Row::kScaled) {
-      typename Copies::Sources rope;
-      rows.aim(rope, rows.arguments.k, rows.offset_of(tile, place));
-      rows.copy_block(rope, Tiles::kOvBlocks, Row::kRopeOffset / 2, true, place);
-    }
-    const int first = kOdd && swapped ? 1 : 0;
-    if (first == 1) widen_block<1>(0, tile, place, next);
-      // NOTE: two turns: with all four the producer spilled 12 bytes.
-#pragma unroll 2
-    for (int i = first; i + 1 < kBlocks; i += kTurn) {
-      widen_block<0>(i, tile, place, next);
-      widen_block<1>(i + 1, tile, place, next);
-      // Of a pair of CTAs those of the next tile: as soon as this one's are done with.
-      if constexpr (Row::kScaled && !kForPeer) fetch_scales(ahead_of(i));
-      if constexpr (Row::kScaled && kForPeer) {
-        if (is_last_pair(i)) fetch_scales(i);
+    await_copies();
+    __syncwarp();
+    const int place = asked_place;
+    float own[kScales];
+#pragma unroll
+    for (int i = 0; i < kScales; ++i) own[i] = scales[i];
+    bool asked = tile == rows.work.tile_begin;
+#pragma unroll 1
+    for (int pair = 0;; ++pair) {
+      // NOTE: before the next tile's scales are loaded: a fence behind a wait waits for all that
+      // the warp loads to registers.
+      if (pair < kPairs) await_pair(pair);
+      if (!asked && (pair == kPairs || is_free(rows.ring))) {
+        request(tile - 1);
+        asked = true;
       }
+      if (pair == kPairs) break;
+      widen_pair(pair, own[0], place);
+#pragma unroll
+      for (int j = 0; j + 1 < kScales; ++j) own[j] = own[j + 1];
     }
-    if (kOdd && first == 0) widen_block<0>(kBlocks - 1, tile, place, next);
-    if constexpr (kOdd) swapped = !swapped;
-    rows.ring.advance(Config::kStages);
+    ring.advance(Config::kStages);
   }
-  ATTNJIT_DEVICE void finish_tail() const {}
 
  private:
-  /// The block that is the `i`-th to be widened: as they are multiplied. Of a pair of CTAs `i`
-  /// counts from the first that is this one's.
-  ATTNJIT_DEVICE static int block_at(int i) {
-    if constexpr (kForPeer) return i + kAhead * cluster_rank();
-    return Row::kScaled ? i : Tiles::block_at(i);
+  /// The block that is the `i`-th of this CTA to be widened: those of the half that is handed back
+  /// first are the last.
+  ATTNJIT_DEVICE int block_at(const Ring& at, int i) const {
+    const int half = Tiles::free_half(at.stage);
+    if constexpr (kHalves) {
+      const int own = i % kFirstRaw;
+      return (half ^ (i < kFirstRaw)) * Tiles::kOwnBlocks + (kForPeer ? kPair * cta : 0) + own;
+    } else {
+      if (i < kRopeBlocks) return Tiles::kOvBlocks + i;
+      return Tiles::from_half(i - kRopeBlocks, 1 - half);
+    }
   }
+  /// Where the warp's rows of a block lie.
+  ATTNJIT_DEVICE u32 rows_of(const Ring& at, int block) const {
+    return rows.smem.kv(at.stage, block) + rows.warp * Copies::kRows * kBlockRowBytes;
+  }
+  /// Where the e4m3 of a pair of blocks lie.
+  ATTNJIT_DEVICE u32 raw(const Ring& at, int pair) const {
+    return rows_of(at, block_at(at, kFirstRaw + pair));
+  }
+  /// Where the i-th 16 bytes of a pair's e4m3 lie of a row's eight. NOTE: two neighbouring rows
+  /// have the first block's in different banks.
+  ATTNJIT_DEVICE static u32 raw_place(u32 row, u32 i) { return i ^ (row & 1) << 2; }
 
-  ATTNJIT_DEVICE static int ahead_of(int i) {
-    return i + kTurn < kBlocks ? i + kTurn : i + kTurn - kBlocks;
+  /// Waits until a block is free; of pairs of CTAs a fence is to follow.
+  ATTNJIT_DEVICE void await_free(const Ring& at, int block) const {
+    const u32 barrier = rows.smem.kv_empty(at.stage, block);
+    if constexpr (kForPeer) {
+      mbarrier_wait_relaxed_cluster(barrier, at.parity ^ 1);
+    } else {
+      rows.smem.wait(barrier, at.parity ^ 1);
+    }
   }
-  /// Whether what comes two blocks after the `i`-th is the next tile's first block.
-  ATTNJIT_DEVICE static bool is_last_pair(int i) {
-    return kForPeer ? i + kTurn >= kBlocks : i + kAhead == kBlocks;
-  }
-  ATTNJIT_DEVICE static int scales_of(int i) { return kForPeer ? i / kTurn : 0; }
-
-  /// Stores the `i`-th block, which is in a part, and loads what comes next there.
-  template <int kPart>
-  ATTNJIT_DEVICE void widen_block(int i, int tile, int place, int next) {
-    store_block(parts[kPart], i, place);
-    if ((kOdd || kPart == 0) && is_last_pair(i)) {
-      aim(rows.offset_of(tile - 1, next));
-      if constexpr (Row::kScaled && kForPeer) {
+  /// Waits for the blocks of a pair. Of those that hold e4m3 it was waited for before.
+  ATTNJIT_DEVICE void await_pair(int pair) const {
+    if (kPair * pair >= kFirstRaw) return;
 #pragma unroll
-        for (int j = 0; j + kTurn < kBlocks; j += kTurn) fetch_scales(j);
+    for (int i = 0; i < kPair; ++i) {
+      if (kFirstRaw % kPair == 0 || kPair * pair + i < kFirstRaw) {
+        await_free(ring, block_at(ring, kPair * pair + i));
       }
     }
-    fetch_part(parts[kPart], ahead_of(i));
+    if constexpr (kForPeer) fence_acquire_shared();
+  }
+  /// Whether there is place for e4m3. NOTE: of an odd number of blocks one is of the other half,
+  /// which comes free behind S of the tile that is widened.
+  ATTNJIT_DEVICE bool is_free(const Ring& at) const {
+    const auto test = [&](int i) {
+      return mbarrier_test(rows.smem.kv_empty(at.stage, block_at(at, i)), at.parity ^ 1);
+    };
+    const bool free = test(kBlocks - 1) && (kBlocks % kPair == 0 || test(kFirstRaw));
+    return __all_sync(0xffffffffu, free);
   }
 
-  /// `offset`: in K, of the row that the lane has found.
-  ATTNJIT_DEVICE void aim(i64 offset) {
-#pragma unroll
-    for (int i = 0; i < kOwnRows; ++i) {
-      const i64 own = __shfl_sync(0xffffffffu, offset, 8 * i + rows.lane / 4);
-      sources[i] = own < 0 ? nullptr : rows.arguments.k + own;
-    }
-  }
-
-  ATTNJIT_DEVICE void fetch_part(Part& to, int i) const {
-#pragma unroll
-    for (int row = 0; row < kOwnRows; ++row) {
-      load_global_v4_or_zeros(sources[row] + block_at(i) * kBlockColumns + rows.lane % 4 * 16,
-                              sources[row] != nullptr, to[row]);
-    }
-  }
-  /// Those of the `i`-th block and of the next.
-  ATTNJIT_DEVICE void fetch_scales(int i) {
-    static_assert(Row::kScaledColumns == kAhead * kBlockColumns,
-                  "the blocks ahead share their scales");
-#pragma unroll
-    for (int row = 0; row < kOwnRows; ++row) {
-      const unsigned char* const from =
-          sources[row] + Row::kScalesOffset + block_at(i) * kBlockColumns / Row::kScaledColumns * 4;
-      scales[scales_of(i)][row] =
-          __uint_as_float(load_global_or_zero(from, sources[row] != nullptr));
-    }
-  }
-
-  /// Stores the `i`-th block when its place is free. `place`: of the lane's row.
-  ATTNJIT_DEVICE void store_block(const Part& part, int i, int place) const {
+  /// Asks for a tile, into the stage that is next.
+  ATTNJIT_DEVICE void request(int tile) {
     const auto& smem = rows.smem;
-    const int stage = rows.ring.stage;
-    const int block = block_at(i);
-    if constexpr (kForPeer) {
-      mbarrier_wait_relaxed_cluster(smem.kv_empty(stage, block), rows.ring.parity ^ 1);
-      fence_acquire_shared();
+    const Ring& at = rows.ring;
+    const int place = rows.place_of_word(word);
+    const i64 offset = rows.offset_of(tile, place);
+    if constexpr (Row::kScaled) {
+      smem.wait(smem.kv_empty(at.stage, Tiles::kOvBlocks), at.parity ^ 1);
+      if constexpr (Config::kTopk > 0) {
+        store_listed<Config>(smem, at.stage, rows.warp, rows.lane, place);
+      }
     } else {
-      smem.wait(smem.kv_empty(stage, block), rows.ring.parity ^ 1);
+      asked_place = place;
     }
-    if constexpr (Config::kTopk > 0 && !Row::kScaled) {
-      if (i == 0) store_listed<Config>(smem, stage, rows.warp, rows.lane, place);
+#pragma unroll
+    for (int pair = 0; pair < kPairs; ++pair) {
+      await_free(at, block_at(at, kFirstRaw + pair));
     }
-    store_part(part, i, smem.kv(stage, block));
-    // What copies to the other CTA reads through the async proxy.
-    if constexpr (kForPeer) fence_proxy_async_shared();
-    // NOTE: not arrive_warp(): sm_90a's code would be another one, which no GPU has run.
+    if constexpr (kForPeer) fence_acquire_shared();
+    // NOTE: row by row: a lane has no registers for where four of them begin.
+    const u32 lane = static_cast<u32>(rows.lane);
+#pragma unroll
+    for (int i = 0; i < Copies::kRows / 4; ++i) {
+      const i64 own = __shfl_sync(0xffffffffu, offset, 4 * i + lane / 8);
+      copy_row(at, i, rows.arguments.k + own + lane % 8 * 16, own >= 0);
+    }
+    if constexpr (Row::kScaled) {
+      arrive_after_copies(smem.kv_full(at.stage, Tiles::kOvBlocks));
+      fetch_scales(offset);
+    } else {
+      __syncwarp();
+    }
+    word = tile > rows.work.tile_begin ? rows.word_of(tile - 1) : -1;
+    rows.ring.advance(Config::kStages);
+  }
+
+  /// Copies the lane's 16 bytes of each 128 of a row: of each four rows the i-th. NOTE: in the
+  /// order of columns, where that makes them constants.
+  ATTNJIT_DEVICE void copy_row(const Ring& at, int i, const unsigned char* from, bool real) const {
+    const u32 row = static_cast<u32>(rows.lane) / 8, chunk = static_cast<u32>(rows.lane) % 8;
+    const auto copy = [&](u32 to, u32 place, int column) {
+      copy_16_or_zeros(to + 4 * i * kBlockRowBytes + row * kBlockRowBytes + (place << 4),
+                       from + column, real);
+    };
+    if constexpr (Row::kScaled) {
+      copy(rows_of(at, Tiles::kOvBlocks), chunk ^ row ^ i % 2 << 2, Row::kRopeOffset);
+    }
+    const u32 place = raw_place(row, chunk);
+    if constexpr (kHalves) {
+      constexpr int kOfHalf = kPairs / 2;
+      if constexpr (kForPeer) from += kPair * cta * kBlockColumns;
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        const int half = j / kOfHalf;
+        const int pair = (half == Tiles::free_half(at.stage)) * kOfHalf + j % kOfHalf;
+        copy(raw(at, pair), place,
+             (half * Tiles::kOwnBlocks + kPair * (j % kOfHalf)) * kBlockColumns);
+      }
+    } else {
+      const int second = static_cast<int>(chunk / 4);  // of a pair the lane has 16 bytes of this
+#pragma unroll
+      for (int pair = 0; pair < kPairs; ++pair) {
+        if (kPair * pair + second >= kBlocks) break;
+        copy(raw(at, pair), place, (block_at(at, kPair * pair + second) - second) * kBlockColumns);
+      }
+    }
+  }
+
+  ATTNJIT_DEVICE void fetch_scales(i64 offset) {
+    static_assert(Row::kScaledColumns == kPair * kBlockColumns, "a pair of blocks has one");
+    const unsigned char* const row = rows.arguments.k + offset + Row::kScalesOffset;
+#pragma unroll
+    for (int pair = 0; pair < kPairs; ++pair) {
+      const unsigned char* const from = row + block_at(rows.ring, kPair * pair) / kPair * 4;
+      scales[pair] = __uint_as_float(load_global_or_zero(from, offset >= 0));
+    }
+  }
+
+  /// Widens a pair of blocks. `scale`, `place`: of the lane's row.
+  ATTNJIT_DEVICE void widen_pair(int pair, float scale, int place) const {
+    const u32 lane = static_cast<u32>(rows.lane);
+    const int first = kPair * pair;
+    const bool both = kBlocks % kPair == 0 || first + 1 < kBlocks;
+    Part parts[kPair];
+    const u32 from =
+        raw(ring, pair) + lane / 4 * kBlockRowBytes + (raw_place(lane / 4, lane % 4) << 4);
+    load_part(parts[0], from);
+    if (both) load_part(parts[1], from ^ 4 << 4);
+    float of_rows[kOwnRows];
+#pragma unroll
+    for (int row = 0; row < kOwnRows; ++row) {
+      of_rows[row] = Row::kScaled ? __shfl_sync(0xffffffffu, scale, 8 * row + lane / 4) : 1.0f;
+    }
+    // What was read may be written over, by any of the lanes.
+    __syncwarp();
+    store_block(parts[0], of_rows, block_at(ring, first), place);
+    if (both) store_block(parts[1], of_rows, block_at(ring, first + 1), place);
+    // NOTE: here, and not behind the waits: products and copies to the other CTA read through the
+    // async proxy.
+    fence_proxy_async_shared();
     __syncwarp();
     if (elect_one()) {
-      mbarrier_arrive(smem.kv_full(stage, block));
-      if constexpr (kForPeer) give_to_peer(stage, block);
+      hand_over(block_at(ring, first));
+      if (both) hand_over(block_at(ring, first + 1));
     }
+  }
+
+  ATTNJIT_DEVICE void load_part(Part& to, u32 from) const {
+#pragma unroll
+    for (int own = 0; own < kOwnRows; ++own) {
+      load_shared_v4(from + 8 * own * kBlockRowBytes, to[own][0], to[own][1], to[own][2],
+                     to[own][3]);
+    }
+  }
+
+  ATTNJIT_DEVICE void store_block(const Part& part, const float (&of_rows)[kOwnRows], int block,
+                                  int place) const {
+    if constexpr (Config::kTopk > 0 && !Row::kScaled) {
+      if (block == Tiles::block_at(0)) {
+        store_listed<Config>(rows.smem, ring.stage, rows.warp, rows.lane, place);
+      }
+    }
+    store_part(part, of_rows, rows_of(ring, block));
+  }
+  /// Says that the warp's rows of a block are stored. A thread.
+  ATTNJIT_DEVICE void hand_over(int block) const {
+    mbarrier_arrive(rows.smem.kv_full(ring.stage, block));
+    if constexpr (kForPeer) give_to_peer(block);
   }
 
   /// Copies the warp's rows of a block to the other CTA. A thread.
-  ATTNJIT_DEVICE void give_to_peer(int stage, int block) const {
+  ATTNJIT_DEVICE void give_to_peer(int block) const {
     constexpr int kBytes = Copies::kRows * kBlockRowBytes;
     const auto& smem = rows.smem;
-    const int peer = cluster_rank() ^ 1;
-    const u32 own = smem.kv(stage, block) + rows.warp * kBytes;
+    const int peer = cta ^ 1;
+    const u32 own = rows_of(ring, block);
     copy_to_peer(shared_address_in(own, peer), own, kBytes,
-                 shared_address_in(smem.kv_full(stage, block), peer));
+                 shared_address_in(smem.kv_full(ring.stage, block), peer));
     // What the same warp of the other CTA has of the block beside. NOTE: now, and not before: that
     // block's phase before has ended when this one is handed back, which is after S.
-    mbarrier_arrive_expect_tx(smem.kv_full(stage, block ^ kAhead), kBytes);
+    mbarrier_arrive_expect_tx(smem.kv_full(ring.stage, block ^ kPair), kBytes);
   }
 
   /// NOTE: one half of 16 e4m3 after the other, for registers.
-  ATTNJIT_DEVICE void store_part(const Part& part, int i, u32 to) const {
-    const int lane = rows.lane;
-    to += (rows.warp * Copies::kRows + lane / 4) * kBlockRowBytes;
+  ATTNJIT_DEVICE void store_part(const Part& part, const float (&of_rows)[kOwnRows], u32 to) const {
+    const u32 lane = static_cast<u32>(rows.lane);
+    to += lane / 4 * kBlockRowBytes;
+    const u32 first = (2 * (lane % 4) ^ lane / 4) << 4;
 #pragma unroll
     for (int row = 0; row < kOwnRows; ++row) {
-      const float scale = scales[scales_of(i)][row];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         u32 wide[4];
 #pragma unroll
         for (int word = 0; word < 2; ++word) {
-          widen(part[row][2 * half + word], scale, wide[2 * word], wide[2 * word + 1]);
+          widen(part[row][2 * half + word], of_rows[row], wide[2 * word], wide[2 * word + 1]);
         }
-        const int chunk = 2 * (lane % 4) + half;
-        store_shared_v4(to + 8 * row * kBlockRowBytes + ((chunk ^ lane / 4) << 4), wide[0], wide[1],
+        store_shared_v4(to + 8 * row * kBlockRowBytes + (first ^ half << 4), wide[0], wide[1],
                         wide[2], wide[3]);
       }
     }

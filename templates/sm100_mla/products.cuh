@@ -71,7 +71,7 @@ struct ScoresWarp : ProductWarp<Config> {
     smem.wait(smem.s_empty(tiles.stage), tiles.parity ^ 1);
 #pragma unroll 1
     for (int i = 0; i < Layout::kQkBlocks; ++i) {
-      const int block = Layout::block_at(i);
+      const int block = Layout::block_at(i, Layout::free_half(ring.stage));
       if (first) smem.wait(smem.q_full(block), q_parity);
       this->await_block(block);
       tcgen05_fence_after();

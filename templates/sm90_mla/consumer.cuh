@@ -73,16 +73,19 @@ struct Consumer {
   ATTNJIT_DEVICE void release_block(const Ring& at, int block) const {
     if (lane == 0) mbarrier_arrive(smem.kv_empty(at.stage, block));
   }
-  /// Hands a block of V back to the CTA that stores it. Where that may be another one, whose wait
-  /// is for both CTAs, what was read is released for the cluster.
-  ATTNJIT_DEVICE void release_v(const Ring& at, int block) const {
-    if constexpr (Layout::kWidensForPeer) {
-      if (lane == 0) {
-        fence_release_shared();
-        mbarrier_arrive_relaxed_at(smem.kv_empty(at.stage, block), Layout::widener_of(block));
+  /// Hands the blocks of a product with V back to the CTA that stores them. Where that may be
+  /// another one, whose wait is for both CTAs, what was read is released for the cluster.
+  ATTNJIT_DEVICE void release_v(const Ring& at, int first) const {
+    if (lane != 0) return;
+    if constexpr (Layout::kWidensForPeer) fence_release_shared();
+#pragma unroll
+    for (int block = first; block < first + O::kWide; ++block) {
+      const u32 empty = smem.kv_empty(at.stage, block);
+      if constexpr (Layout::kWidensForPeer) {
+        mbarrier_arrive_relaxed_at(empty, Layout::widener_of(block));
+      } else {
+        mbarrier_arrive(empty);
       }
-    } else {
-      release_block(at, block);
     }
   }
   /// Hands back what S alone reads: the rope's block; where V is a tensor of its own, all of K, a
@@ -125,6 +128,11 @@ struct Consumer {
   }
 
   // ---- Products
+
+  /// Blocks that threads copied, and did not widen: who does that fences.
+  static constexpr bool kFencesLatent = Config::kRowCopies && !Layout::kWidened;
+  static constexpr bool kFencesRope =
+      Config::kRowCopies && Config::kWidenedBlocks < Layout::kQkBlocks;
 
   /// Where a tile's blocks lie in the order in which this warpgroup multiplies them. Their places
   /// differ by constants: a block's products take 128 cycles, and what is computed between two
@@ -183,7 +191,7 @@ struct Consumer {
         smem.wait(full.at(i, 8), at.parity);
       }
       // NOTE: wgmma reads through the async proxy what cp.async wrote through the generic one.
-      if constexpr (Config::kRowCopies) fence_proxy_async_shared();
+      if (i < Layout::kRopeBlocks ? kFencesRope : kFencesLatent) fence_proxy_async_shared();
       if constexpr (Config::kTopk > 0) {
         if (i == 0) listed = mla::load_listed<Config>(smem, at.stage, lane);
       }
@@ -226,8 +234,7 @@ struct Consumer {
   ATTNJIT_DEVICE void end_pv() {
     if constexpr (kBlock < kBlocks) {
       wgmma_wait<(kBlocks - kBlock) / O::kWide - 1>();
-#pragma unroll
-      for (int i = kBlock; i < kBlock + O::kWide; ++i) release_v(ring, first_of_v() + i);
+      release_v(ring, first_of_v() + kBlock);
       end_pv<kBlock + O::kWide>();
     } else {
       ring.advance(Config::kStages);
@@ -369,7 +376,7 @@ struct Consumer {
     take(rows);
     if constexpr (Config::kOwnV) {
       await_v(ring);
-    } else if constexpr (Config::kRowCopies) {
+    } else if constexpr (kFencesLatent) {
       // Who made P has seen all of K land.
       fence_proxy_async_shared();
     }

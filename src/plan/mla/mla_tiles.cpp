@@ -278,6 +278,7 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add("kOvDepth", spec.ov_depth);
   constants.add_bool("kOwnV", tiles.own_v);
   constants.add_bool("kLoadsApart", tiles.loads_apart);
+  constants.add_bool("kTwoReaders", tiles.two_readers);
   constants.add("kStageLoaders", tiles.stage_loaders);
   constants.add("kGroup", spec.group);
   constants.add("kGqaShift", mla_head_shift(spec));

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "plan/family.h"
+#include "plan/launch/family_launch.h"
 #include "verify/compare.h"
 #include "verify/emulator_backend.h"
 
@@ -224,6 +226,30 @@ void KernelTest::expect_passes(const AttentionSpec& spec, const std::vector<Leng
     for (std::uint64_t seed = first; seed < first + seeds(); ++seed) {
       const auto done = run(*kernel, *problem, sequence, seed);
       ASSERT_TRUE(done) << "batch " << i;
+      expect_right(*problem, *done);
+    }
+  }
+}
+
+void KernelTest::expect_runs(const AttentionSpec& spec, const Lengths& lengths,
+                             const std::vector<int>& sm_counts) {
+  SCOPED_TRACE(spec_to_json(spec));
+  const auto kernel = compiled(spec);
+  ASSERT_TRUE(kernel);
+  const auto problem = problem_of(spec, lengths);
+  ASSERT_TRUE(problem);
+  for (const int sm_count : some_of(sm_counts)) {
+    SCOPED_TRACE(sm_count);
+    const KernelPlan& planned = kernel->generated.plan;
+    const PartitionChoice choice = family_of(planned.spec)
+                                       .partitions(planned, problem->launch_shapes(),
+                                                   DeviceShape{.sm_count = sm_count});
+    ASSERT_GT(choice.partitions, choice.even_parts) << "the device is not asked";
+    const LaunchSequence sequence =
+        launches_of(*kernel, *problem, problem->launch_shapes(), sm_count);
+    for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
+      const auto done = run(*kernel, *problem, sequence, seed);
+      ASSERT_TRUE(done);
       expect_right(*problem, *done);
     }
   }

@@ -113,6 +113,11 @@ class KernelTest : public testing::Test {
     for (const auto& [spec, batches] : trials) expect_passes(spec, batches);
   }
 
+  // A launch of whose sequences' lengths the device finds whether to deal out runs, on each of these
+  // numbers of SMs.
+  static void expect_runs(const AttentionSpec& spec, const Lengths& lengths,
+                          const std::vector<int>& sm_counts);
+
   // The instructions of all threads of a launch on 132 SMs, whose result is right; 0 where it is
   // not, which is told.
   static std::uint64_t steps_of(const Kernel& kernel, const Lengths& lengths);

@@ -14,7 +14,7 @@
 namespace attnjit::kernel_test {
 
 /// The PTX of `entries`, which `source` defines with the embedded templates as headers, for sm_90a.
-inline std::string ptx_of(const char* source, std::vector<std::string> entries) {
+inline std::string ptx_of(const std::string& source, std::vector<std::string> entries) {
   CompileRequest request;
   request.source = generate(*plan(base_spec(Arch::kSm90a, 1, 1, 64))).value();
   request.source.headers = HeaderSet(TemplateSet::embedded().files());

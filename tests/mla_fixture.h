@@ -10,8 +10,6 @@
 #include <vector>
 
 #include "kernel_fixture.h"
-#include "plan/family.h"
-#include "plan/launch/family_launch.h"
 
 namespace attnjit::kernel_test {
 
@@ -144,31 +142,6 @@ class MlaTest : public KernelTest {
     };
     for (const auto& [of, lengths, sm_counts] : some_of(spec.arch, cases, 5)) {
       expect_runs(of, lengths, sm_counts);
-    }
-  }
-  void expect_runs(const AttentionSpec& spec, const Lengths& lengths,
-                   const std::vector<int>& sm_counts) {
-    SCOPED_TRACE(spec_to_json(spec));
-    const auto kernel = compiled(spec);
-    ASSERT_TRUE(kernel);
-    const auto problem = problem_of(spec, lengths);
-    ASSERT_TRUE(problem);
-    for (const int sm_count : some_of(sm_counts)) {
-      SCOPED_TRACE(sm_count);
-      const KernelPlan& planned = kernel->generated.plan;
-      const DeviceShape device{.sm_count = sm_count};
-      const PartitionChoice choice =
-          family_of(planned.spec).partitions(planned, problem->launch_shapes(), device);
-      ASSERT_GT(choice.partitions, choice.even_parts) << "the device is not asked";
-      LaunchSequence sequence;
-      ASSERT_TRUE(plan_launch_in_parts(planned, problem->launch_shapes(), problem->launch_scalars(),
-                                       {}, device, {}, sequence)
-                      .ok());
-      for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
-        const auto done = run(*kernel, *problem, sequence, seed);
-        ASSERT_TRUE(done);
-        expect_right(*problem, *done);
-      }
     }
   }
 

@@ -14,6 +14,13 @@ constexpr bool deals_runs() {
   return requires { Config::kRuns; };
 }
 
+/// Whether these are over sequences whose heads have keys of their own, as a decode's: a team has a
+/// CTA for each (common/sequence_runs.cuh).
+template <class Config>
+constexpr bool deals_head_runs() {
+  return requires { Config::kHeadRuns; };
+}
+
 /// WorkTile::partition where a launch deals out runs: that of a work tile which is not cut, and of
 /// the first of n > 1 parts. NOTE: one number, which takes a register while the tile is computed.
 constexpr int kWhole = -1;
@@ -43,6 +50,8 @@ ATTNJIT_DEVICE bool asks_lengths(const Arguments& arguments) {
 /// Then behind the LSEs of all parts: no row is cut, so that the merge has nothing to do. Of any
 /// other value some may be.
 constexpr u32 kNoneIsCut = 0x7fc0a11fu;
+/// There, of runs of heads: each row has all the even parts, and no mark of its own.
+constexpr u32 kEvenParts = 0x7fc0a11du;
 
 /// In the place of the LSE of a row's first part: the row is written. A NaN that no sum gives.
 constexpr u32 kRowIsWritten = 0x7fc0a11eu;

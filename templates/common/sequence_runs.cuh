@@ -12,38 +12,53 @@ namespace attnjit {
 /// of batches whose lengths rise evenly took 0.968, 0.966 and 0.974 of the time without
 /// (docs/mla.md).
 constexpr int kWorkTileUnits = 4;
+/// The same of a decode's heads: another CTA of the SM loads meanwhile.
+constexpr int kHeadTileUnits = 2;
 
-/// Sequences of q_len rows each, whose heads share tiles. Work is dealt out in one of two ways:
+template <class Config>
+constexpr int work_tile_units() {
+  return deals_head_runs<Config>() ? kHeadTileUnits : kWorkTileUnits;
+}
+
+/// Sequences of q_len rows each, whose heads share tiles; or of a tile for each of several heads
+/// (deals_head_runs), where a ragged batch may have sequences without rows, which are no work. Work
+/// is dealt out in one of two ways:
 ///
 /// - Even parts. Each sequence has as many parts, and a CTA takes every gridDim.x-th query tile of
 ///   a part; or two take half of its keys each (joins()). That serves sequences that are about as
-///   long as one another.
+///   long as one another. Those of heads are a SequenceTileList's.
 /// - Runs. CTAs form teams, of as many as a sequence has query tiles: one each. A team takes a run
 ///   of units. A unit is a KV tile that some row of a sequence reaches, or a sequence that has
 ///   none. They come sequence by sequence, and from a sequence's last KV tile to its first.
-///   Between two sequences are kWorkTileUnits that are nobody's. Runs are as long as one another.
-///   Partitions are the parts that a sequence may have.
+///   Between two sequences are some that are nobody's (work_tile_units). Runs are as long as one
+///   another. Partitions are the parts that a sequence may have.
 ///
 /// Either way the query tiles of a part are with CTAs that follow one another, which walk the same
-/// keys side by side, and share them in L2.
+/// keys side by side, and share them in L2; or keys that lie beside one another, of heads.
 template <class Config, class Mask, class Arguments, class Params>
 struct SequenceRuns : SequenceLengths<Config, true, Arguments> {
   static_assert(deals_runs<Config>() && Config::kSplit && Config::kPartitionTiles == 0);
-  static_assert(!Config::kRagged, "sequences have as many query tiles as one another");
+  static_assert(!Config::kRagged || deals_head_runs<Config>(),
+                "sequences have as many query tiles as one another");
   using Base = SequenceLengths<Config, true, Arguments>;
   using Base::arguments;
+
+  static constexpr bool kHeads = deals_head_runs<Config>();
+  static constexpr int kBetween = work_tile_units<Config>();
 
   const Params& params;
 
   /// Query tiles of a sequence.
   ATTNJIT_DEVICE int tiles() const {
+    if constexpr (kHeads) return SequenceTiling<Config>::heads(arguments);
     return SequenceTiling<Config>::tiles(arguments.q_len, arguments);
   }
   ATTNJIT_DEVICE int teams() const { return quotient(workers<Config>(), tiles()); }
   ATTNJIT_DEVICE int team() const { return quotient(worker<Config>(), tiles()); }
 
   ATTNJIT_DEVICE Lengths lengths(int sequence) const {
-    return {arguments.q_len, this->keys(sequence, arguments.q_len)};
+    const int rows = this->rows(sequence);
+    return {rows, this->keys(sequence, rows)};
   }
   /// The KV tiles that some row of a sequence reaches.
   ATTNJIT_DEVICE KvTiles reached(int sequence) const {
@@ -59,8 +74,16 @@ struct SequenceRuns : SequenceLengths<Config, true, Arguments> {
     }
   }
   ATTNJIT_DEVICE static int units_of(KvTiles reached) { return max(reached.count(), 1); }
+  /// Of a sequence without rows there are none.
+  ATTNJIT_DEVICE int units_of(int sequence) const {
+    if constexpr (Config::kRagged) {
+      if (this->rows(sequence) == 0) return 0;
+    }
+    return units_of(reached(sequence));
+  }
   ATTNJIT_DEVICE WorkTile tile_of(int sequence, int rank) const {
-    const SequenceTile tile{sequence, 0, this->key_begin(sequence), lengths(sequence), 0, rank};
+    const SequenceTile tile{sequence,          this->row_begin(sequence), this->key_begin(sequence),
+                            lengths(sequence), kHeads ? rank : 0,         kHeads ? 0 : rank};
     return tile_of_sequence<Config, Mask>(tile, *this, params);
   }
 };
@@ -77,6 +100,7 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
   static constexpr u32 kAll = 0xffffffffu;
   using Base = SequenceRuns<Config, Mask, Arguments, Params>;
   using Base::arguments;
+  using Base::kBetween;
 
   int lane;
 
@@ -84,21 +108,28 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
     if (!asks_lengths(arguments)) return even(arguments.even_parts);
     const int parts = arguments.partitions;
     int all = 0, longest = 0;
+    [[maybe_unused]] int count = 0;  // those that have rows
 #pragma unroll 4
     for (int sequence = lane; sequence < arguments.batch; sequence += 32) {
-      const int units = this->units_of(this->reached(sequence));
-      all += units + kWorkTileUnits;
+      const int units = this->units_of(sequence);
+      if constexpr (Config::kRagged) {
+        if (units == 0) continue;
+        ++count;
+      }
+      all += units + kBetween;
       longest = max(longest, units);
     }
-    all = __reduce_add_sync(kAll, all) - kWorkTileUnits;
+    all = __reduce_add_sync(kAll, all) - kBetween;
     longest = __reduce_max_sync(kAll, longest);
+    int sequences = arguments.batch;
+    if constexpr (Config::kRagged) sequences = __reduce_add_sync(kAll, count);
     const int teams = this->teams();
-    if (teams < 2) return even(arguments.even_parts);
+    if (teams < 2 || (Config::kRagged && sequences == 0)) return even(arguments.even_parts);
     int length = max(quotient(all - 1, teams), quotient(longest - 1, parts)) + 1;
     const int even_parts = arguments.even_parts * (joins<Config>() ? 2 : 1);
     const int rounds =
-        ceil_quotient(arguments.batch * even_parts * this->tiles(), workers<Config>());
-    const int even_units = ceil_quotient(longest, even_parts) + kWorkTileUnits;
+        ceil_quotient(sequences * even_parts * this->tiles(), workers<Config>());
+    const int even_units = ceil_quotient(longest, even_parts) + kBetween;
     if (are_even(rounds * even_units, length)) {
       return even(arguments.even_parts);
     }
@@ -117,20 +148,20 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
   /// begins with a piece of another sequence, which takes time to begin and to merge. And on an
   /// H200 runs that were 3 % shorter took as long (docs/mla.md).
   ATTNJIT_DEVICE static bool are_even(int even, int length) {
-    return even <= length + (length >> 4) + kWorkTileUnits;
+    return even <= length + (length >> 4) + kBetween;
   }
 
   /// Calls visit(sequence, begin, units) of each sequence, a lane each: `begin` is its first unit.
   /// Of a lane without a sequence there are none.
   template <class Visit>
   ATTNJIT_DEVICE void for_each(const Visit& visit) const {
-    int before = -kWorkTileUnits;
+    int before = -kBetween;
 #pragma unroll 1
     for (int first = 0; first < arguments.batch; first += 32) {
       const int sequence = first + lane;
-      const int units = sequence < arguments.batch ? this->units_of(this->reached(sequence)) : 0;
+      const int units = sequence < arguments.batch ? this->units_of(sequence) : 0;
       // This lane's, and those of the lanes before.
-      int through = units > 0 ? kWorkTileUnits + units : 0;
+      int through = units > 0 ? kBetween + units : 0;
 #pragma unroll
       for (int lanes = 1; lanes < 32; lanes *= 2) {
         const int below = __shfl_up_sync(kAll, through, lanes);
@@ -156,7 +187,7 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
     const int target = this->team() * length;
     ListPlace place{{0, arguments.batch, length, length}};
     for_each([&](int sequence, int begin, int units) {
-      const bool within = target >= begin - kWorkTileUnits && target < begin + units;
+      const bool within = target >= begin - kBetween && target < begin + units;
       const u32 here = __ballot_sync(kAll, units > 0 && within);
       if (here == 0) return;
       const int finder = __ffs(static_cast<int>(here)) - 1;
@@ -173,6 +204,8 @@ template <class Config, class Mask, class Arguments, class Params>
 struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
   using Base = SequenceRuns<Config, Mask, Arguments, Params>;
   using Base::arguments;
+  using Base::kBetween;
+  using Base::kHeads;
 
   int begin;     ///< the first unit of the sequence; or, of even parts, a query tile of a part
   int sequence;  ///< the next one; nothing where parts are even
@@ -185,15 +218,19 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
     resume(at);
   }
 
+  ATTNJIT_DEVICE static bool has_runs(const ListPlace& at) { return at.words[3] > 0; }
+
   ATTNJIT_DEVICE bool done() const {
-    if (length == 0) {
+    if (!kHeads && length == 0) {
       return begin >= arguments.batch * left * this->tiles() * (joins<Config>() ? 2 : 1);
     }
     return left <= 0 || sequence >= arguments.batch;
   }
   /// The work; the list then stands at what follows. NOTE: both at once, so that a warp keeps few
   /// words while it loads keys (place).
-  ATTNJIT_DEVICE WorkTile tile() { return length == 0 ? tile_of_even_part() : tile_of_run(); }
+  ATTNJIT_DEVICE WorkTile tile() {
+    return !kHeads && length == 0 ? tile_of_even_part() : tile_of_run();
+  }
   ATTNJIT_DEVICE void advance() const {}
 
   ATTNJIT_DEVICE ListPlace place() const { return {{begin, sequence, left, length}}; }
@@ -248,10 +285,28 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
         work.partition = first_of_parts(quotient(begin + units - 1, length) - first_run + 1);
       }
     }
-    begin += units + kWorkTileUnits;
-    left -= taken + kWorkTileUnits;
-    ++sequence;
+    begin += units + kBetween;
+    left -= taken + kBetween;
+    go_on();
     return work;
+  }
+
+  /// To the next sequence; in a ragged batch to the next one that has rows: a whole warp.
+  ATTNJIT_DEVICE void go_on() {
+    ++sequence;
+    if constexpr (Config::kRagged) {
+      const int lane = static_cast<int>(threadIdx.x & 31u);
+      while (left > 0 && sequence < arguments.batch) {
+        const int own = sequence + lane;
+        const bool some = own < arguments.batch && this->rows(own) > 0;
+        const u32 found = __ballot_sync(0xffffffffu, some);
+        if (found != 0) {
+          sequence += __ffs(static_cast<int>(found)) - 1;
+          break;
+        }
+        sequence += 32;
+      }
+    }
   }
 
   /// Leaves `work` so many of the KV tiles that its sequence reaches, behind those that are `cut`.
@@ -260,5 +315,27 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
     work.tile_begin = max(work.tile_begin, reached.end - cut - units);
   }
 };
+
+/// Where the launch may deal out runs over sequences: one warp finds the CTA's, and parks that for
+/// those that load. Before the CTA's threads meet.
+template <class Config, class Mask, class Memory, class Arguments, class Params>
+ATTNJIT_DEVICE void find_sequence_run(const Memory& smem, const Arguments& arguments,
+                                      const Params& params) {
+  if constexpr (deals_runs<Config>()) {
+    constexpr int kFinder = 4;  // others make the CTA's barriers, or allocate tensor memory
+    if (warp_uniform(static_cast<int>(threadIdx.x >> 5)) != kFinder) return;
+    const int lane = static_cast<int>(threadIdx.x & 31u);
+    const ListPlace place =
+        RunFinder<Config, Mask, Arguments, Params>{{{arguments}, params}, lane}.find();
+    if (lane < kRowCopyWarps) park_place(smem.list(lane), place);
+    if (asks_lengths(arguments) && worker<Config>() == 0 && lane == 0) {
+      u32 mark = takes_whole(place) ? kNoneIsCut : 0;
+      if constexpr (deals_head_runs<Config>()) {
+        if (place.words[3] == 0 && place.words[2] > 1) mark = kEvenParts;
+      }
+      arguments.partial_lse[arguments.partitions * arguments.rows] = __uint_as_float(mark);
+    }
+  }
+}
 
 }  // namespace attnjit

@@ -14,6 +14,9 @@ constexpr int kConsumerRows = 64;
 /// Warps of the producer that copy K and V where Config::kRowCopies.
 constexpr int kRowCopyWarps = 4;
 
+/// Where a list of work stands (ListPlace), while its warp copies.
+constexpr int kListBytes = 16;
+
 /// Sequences differ in length: a work tile says how long its own is.
 template <class Config>
 inline constexpr bool kLengthsDiffer =

@@ -160,14 +160,6 @@ struct RowCopiesOf<true, Types...> {
 template <class Config, class Arguments>
 using ThreadCopies = typename RowCopiesOf<TilesOf<Config>::kWidened, Config, Arguments>::Type;
 
-/// Parks where a list stands for the warp that walks it. A thread.
-template <class Config>
-ATTNJIT_DEVICE void park_list(const TileMemory<Config>& smem, int warp, const ListPlace& place) {
-  store_shared_v4(smem.list(warp), static_cast<u32>(place.words[0]),
-                  static_cast<u32>(place.words[1]), static_cast<u32>(place.words[2]),
-                  static_cast<u32>(place.words[3]));
-}
-
 /// A warp, or several that all find the same work and copy their parts of the KV tiles; the first
 /// does the rest. Where loads are apart (kLoadsApart), each part is of K or of V: neither waits for
 /// what frees the other's memory.
@@ -224,15 +216,13 @@ struct Producer {
   /// compiler would keep in registers that the warp has not, it would spill.
   template <class List>
   ATTNJIT_DEVICE void park(const List& list) const {
-    if (lane == 0) park_list<Config>(smem, warp, list.place());
+    if (lane == 0) park_place(smem.list(warp), list.place());
     __syncwarp();
   }
   ATTNJIT_DEVICE ListPlace parked() const {
-    u32 words[4];
-    load_shared_v4(smem.list(warp), words[0], words[1], words[2], words[3]);
+    const ListPlace place = parked_place(smem.list(warp));
     __syncwarp();
-    return {{static_cast<int>(words[0]), static_cast<int>(words[1]), static_cast<int>(words[2]),
-             static_cast<int>(words[3])}};
+    return place;
   }
 
   /// The KV tiles of a work tile, which threads widen.
@@ -315,25 +305,6 @@ ATTNJIT_DEVICE void begin_cta(const Memory& smem, const Arguments& arguments) {
   prefetch_tensor_map(arguments.q_map);
   if constexpr (!Config::kRowCopies) prefetch_tensor_map(arguments.k_map);
   if constexpr (!Config::kRowCopies && Config::kOwnV) prefetch_tensor_map(arguments.v_map);
-}
-
-/// Where the launch may deal out runs: one warp finds the CTA's, and parks that for those that
-/// load. Before the CTA's threads meet.
-template <class Config, class Mask, class Arguments, class Params>
-ATTNJIT_DEVICE void find_run(const TileMemory<Config>& smem, const Arguments& arguments,
-                             const Params& params) {
-  if constexpr (deals_runs<Config>()) {
-    constexpr int kFinder = 4;  // others make the CTA's barriers, or allocate tensor memory
-    if (warp_uniform(static_cast<int>(threadIdx.x >> 5)) != kFinder) return;
-    const int lane = static_cast<int>(threadIdx.x & 31u);
-    const ListPlace place =
-        RunFinder<Config, Mask, Arguments, Params>{{{arguments}, params}, lane}.find();
-    if (lane < kRowCopyWarps) park_list<Config>(smem, lane, place);
-    if (asks_lengths(arguments) && worker<Config>() == 0 && lane == 0) {
-      arguments.partial_lse[arguments.partitions * arguments.rows] =
-          __uint_as_float(takes_whole(place) ? kNoneIsCut : 0);
-    }
-  }
 }
 
 /// Waits for the threads of the CTA, and of a cluster for those of both CTAs, whose barriers hear

@@ -67,15 +67,18 @@ ATTNJIT_DEVICE RowPlace place_of(long long row, const Arguments& arguments) {
 /// partials, of which there are `partitions`, into `o`; with kAccumulate what o and lse hold is one
 /// more. Rows are numbered as LSE is: batch, head, position; partial_o is packed as [partition,
 /// batch, position, head, depth]. kBatch parts, which divide a warp's lanes, are loaded together;
-/// with kEarly the first of them before it is known which count, together with their LSEs.
+/// with kEarly the first of them before it is known which count, together with their LSEs. kEven:
+/// although the launch may deal out runs, each row has all the parts.
 ///
 /// NOTE: the O of a pair that saw no key may be anything, a NaN too, or was never written: it is
 /// not used.
-template <class Config, int kWarpsPerRow, int kBatch, bool kEarly, class Arguments>
+template <class Config, int kWarpsPerRow, int kBatch, bool kEarly, bool kEven = false,
+          class Arguments>
 ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   constexpr int kWarps = Config::kThreads / 32 / kWarpsPerRow;  // rows at a time
   constexpr int kWords = Config::kDepth / 2;
   constexpr int kLaneWords = ceil_div(kWords, 32 * kWarpsPerRow);
+  constexpr bool kAsks = deals_runs<Config>() && !kEven;  // which rows are written
   static_assert(kWarpsPerRow == 1 || !Config::kAccumulate,
                 "a row's LSE is read before it is written, by one warp");
   static_assert(!Config::kQuadOrder || (!Config::kAccumulate && Config::kDepth % 16 == 0));
@@ -103,7 +106,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
       }
     };
     const float first_lse = lse_of(lane);
-    if constexpr (deals_runs<Config>() && Config::kWarpsPerRow > 1) {
+    if constexpr (kAsks && Config::kWarpsPerRow > 1) {
       if (is_written(__shfl_sync(0xffffffffu, first_lse, 0))) return;
     }
     [[maybe_unused]] FloatPair first_pairs[kBatch][kLaneWords];
@@ -206,7 +209,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
 
   // NOTE: a launch of long rows has about as many warps as rows: each asks with what it reads
   // first.
-  if constexpr (deals_runs<Config>() && Config::kWarpsPerRow == 1) {
+  if constexpr (kAsks && Config::kWarpsPerRow == 1) {
     // Many rows are written. A lane each asks of the warp's next 32.
     await_prerequisites();
     for (long long first = begin; first < arguments.rows; first += 32 * step) {
@@ -222,7 +225,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     RowPlace place = place_of<Config>(begin, arguments);
     await_prerequisites();
     // Runs of long rows are those of absorbed MLA, over sequences.
-    if constexpr (deals_runs<Config>()) {
+    if constexpr (kAsks) {
       if (asks_lengths(arguments)) {
         const float mark = arguments.partial_lse[arguments.partitions * arguments.rows];
         if (__float_as_uint(mark) == kNoneIsCut) return;
@@ -243,7 +246,22 @@ template <class Config, class Arguments>
 ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   if (threadIdx.x == 0) launch_dependents();
   if constexpr (Config::kWarpsPerRow == 1) {
-    constexpr bool kEarly = Config::kPartialF32 && Config::kDepth <= 128 && !deals_runs<Config>();
+    constexpr bool kMayBeEarly = Config::kPartialF32 && Config::kDepth <= 128;
+    if constexpr (deals_head_runs<Config>()) {
+      u32 mark = kEvenParts;
+      if (asks_lengths(arguments)) {
+        await_prerequisites();
+        mark = __float_as_uint(arguments.partial_lse[arguments.partitions * arguments.rows]);
+      }
+      if (mark == kNoneIsCut) return;
+      if (mark == kEvenParts) {
+        Arguments even = arguments;
+        even.partitions = arguments.even_parts;
+        merge_rows<Config, 1, kMayBeEarly ? 16 : 8, kMayBeEarly, true>(even);
+        return;
+      }
+    }
+    constexpr bool kEarly = kMayBeEarly && !deals_runs<Config>();
     // Rows of runs have few parts: registers for more are those of other rows.
     constexpr int kBatch = kEarly ? 16 : deals_runs<Config>() ? 4 : 8;
     merge_rows<Config, 1, kBatch, kEarly>(arguments);

@@ -37,10 +37,12 @@
 //   const int* kv_bits; const u32* block_bits; int bit_blocks
 // and where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
+// with int even_parts where Config::kHeadRuns (common/sequence_runs.cuh)
 // and where Config::kDebugWaits
 //   unsigned* wait_records
 #pragma once
 
+#include "common/sequence_runs.cuh"
 #include "common/work_runs.cuh"
 #include "sm90/box_copies.cuh"
 #include "sm90/consumer.cuh"
@@ -90,6 +92,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
   }
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   if constexpr (Config::kOverlaps) await_prerequisites();
+  if constexpr (deals_head_runs<Config>()) find_sequence_run<Config, Mask>(smem, arguments, params);
   __syncthreads();
 
   constexpr int kProducers = LayoutOf<Config>::kProducers;

@@ -32,6 +32,19 @@ constexpr int kKeyScalesBarrier = kEpilogueBarrier + kMaxConsumers;  ///< + cons
 /// A turn's: the consumer that passes it, and the one that takes it.
 constexpr int kTurnThreads = 2 * kWarpgroupThreads;
 
+/// Whether there is room for the places of lists of work, where there are runs over sequences.
+template <class Config>
+constexpr bool lists_fit() {
+  if constexpr (deals_head_runs<Config>()) {
+    constexpr int kWorkEnd =
+        Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers;
+    return Config::kListsOffset % 16 == 0 && Config::kListsOffset >= kWorkEnd &&
+           Config::kBarrierOffset >= Config::kListsOffset + kListBytes * kRowCopyWarps;
+  } else {
+    return true;
+  }
+}
+
 /// Tiles lie in blocks of columns (common/blocks.cuh): [block][row]. NOTE: of 8-bit operands wgmma
 /// takes K-major ones only, so V of e4m3 is transposed (sm90/transposer.cuh). Its tiles have no
 /// swizzle: [16 keys][column], 16 bytes each. Where Q has 16 bits, K and V of e4m3 are widened to
@@ -177,6 +190,8 @@ struct LayoutOf {
                 "O's own memory lies after V's, at a multiple of the swizzle's 1024 bytes");
   static_assert(Config::kWorkBytes >= (Config::kSplit ? 36 : 32),
                 "an announcement has nine words with a partition, and eight without");
+  static_assert(lists_fit<Config>(),
+                "where lists of work stand lies between the announcements and the barriers");
   static_assert(Config::kWorkOffset % 16 == 0 &&
                     Config::kWorkOffset >= Config::kVOffset + Config::kVStages * kVBytes &&
                     Config::kWorkOffset >= Config::kOOffset + Config::kConsumers *
@@ -255,6 +270,11 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 work(int stage, int consumer) const {
     return base + Config::kWorkOffset +
            (stage * Config::kConsumers + consumer) * Config::kWorkBytes;
+  }
+
+  /// Where the list of a warp that loads stands, where there are runs over sequences.
+  ATTNJIT_DEVICE u32 list(int warp) const {
+    return base + Config::kListsOffset + kListBytes * warp;
   }
 
   // Full: the copies of a tile have landed. Empty: its readers are done.

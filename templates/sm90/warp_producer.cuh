@@ -4,7 +4,7 @@
 // Copies load K and V.
 #pragma once
 
-#include "common/sequence_tiles.cuh"
+#include "common/sequence_runs.cuh"
 #include "sm90/query_copies.cuh"
 #include "sm90/tile_copies.cuh"
 #include "sm90/tile_notes.cuh"
@@ -170,7 +170,8 @@ struct WarpProducer {
   }
 
   /// All the work tiles of the CTA, one after another.
-  ATTNJIT_DEVICE void load_each(List& list) {
+  template <class Works>
+  ATTNJIT_DEVICE void load_each(Works& list) {
     for (; !list.done(); go_on(list)) {
       work = list.tile();
       smem.next_work_tile();
@@ -197,12 +198,24 @@ struct WarpProducer {
       }
     }
   }
-  ATTNJIT_DEVICE static void go_on(List& list) {
+  template <class Works>
+  ATTNJIT_DEVICE static void go_on(Works& list) {
     if constexpr (requires { list.claim(); }) list.claim();
     list.advance();
   }
 
-  ATTNJIT_DEVICE void run() {
+  /// All the work tiles of the CTA. NOTE: each list has its loop: both would not fit the producer's
+  /// registers.
+  ATTNJIT_DEVICE void load_all() {
+    if constexpr (deals_head_runs<Config>()) {
+      using Runs = SequenceRunList<Config, Mask, Arguments, Params>;
+      const ListPlace place = parked_place(smem.list(warp));
+      if (Runs::has_runs(place)) {
+        Runs runs(arguments, params, place);
+        load_each(runs);
+        return;
+      }
+    }
     List list(arguments, params, lane);
     if constexpr (kListsBoxes<Config>) {
       load_run(list);
@@ -210,6 +223,10 @@ struct WarpProducer {
       load_each(list);
     }
     if constexpr (requires { list.end(); }) list.end();
+  }
+
+  ATTNJIT_DEVICE void run() {
+    load_all();
     if constexpr (requires { copies.end(); }) copies.end();
 #pragma unroll 1
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {

@@ -40,7 +40,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
   }
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   await_prerequisites();
-  mla::find_run<Config, Mask>(smem, arguments, params);
+  find_sequence_run<Config, Mask>(smem, arguments, params);
   const int cta = mla::begin_together<Config>();
 
   if (warpgroup == 0) {

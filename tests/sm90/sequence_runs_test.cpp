@@ -20,44 +20,48 @@ namespace {
 
 using namespace kernel_test;
 
-constexpr int kWorkTileUnits = 4;  // of common/sequence_runs.cuh
-constexpr int kJoined = 1 << 16;   // of common/run_marks.cuh
+// Of common/sequence_runs.cuh, and of common/run_marks.cuh.
+constexpr int kWorkTileUnits = 4, kHeadTileUnits = 2, kJoined = 1 << 16;
 
-// Tiles of 64 rows, of 128 heads and one position or more, against 64 keys. A CTA writes how many
-// it has, and of each the sequence, the first row, the KV tiles and the partition.
+// Tiles of 64 rows against 64 keys: of 128 heads and one position or more; or, with HEADS, of a
+// group's 4 heads and up to 16 positions, in a ragged batch. A CTA writes how many it has, and of
+// each the sequence, the first row or the group, the KV tiles and the partition.
 constexpr const char* kKernel = R"(
 #include "common/mask.cuh"
 #include "common/sequence_runs.cuh"
 using namespace attnjit;
 struct Config {
-  static constexpr bool kRagged = false, kRaggedKv = false, kKvLensExcludeNew = false;
-  static constexpr bool kSplit = true, kRuns = true, kJoins = true, kMapped = false;
-  static constexpr bool kPairTiles = false;
-  static constexpr int kCluster = 1, kGqaShift = 7, kGroup = 128, kTileM = 64, kTileN = 64;
+  static constexpr bool kRagged = HEADS, kRaggedKv = false, kKvLensExcludeNew = false;
+  static constexpr bool kSplit = true, kRuns = true, kMapped = false, kPairTiles = false;
+  static constexpr int kCluster = 1, kTileM = 64, kTileN = 64;
+#if HEADS
+  static constexpr bool kHeadRuns = true;
+  static constexpr int kGqaShift = 2, kGroup = 4;
+#else
+  static constexpr bool kJoins = true;
+  static constexpr int kGqaShift = 7, kGroup = 128;
+#endif
   static constexpr int kPageSize = 64, kPartitionTiles = 0;
 };
 struct Arguments {
-  const int* kv_lens;
-  int batch, q_len, kv_len, num_q_heads, partitions, even_parts;
+  const int *kv_lens, *q_offsets;
+  int batch, q_len, kv_len, num_q_heads, partitions, even_parts, total_q;
 };
 struct NoParams {};
 using Finder = RunFinder<Config, CausalMask, Arguments, NoParams>;
-using List = SequenceRunList<Config, CausalMask, Arguments, NoParams>;
+using Runs = SequenceRunList<Config, CausalMask, Arguments, NoParams>;
+using Parts = SequenceTileList<Config, CausalMask, Arguments, NoParams>;
 
-extern "C" __global__ void deal(const int* kv_lens, int* out, int batch, int q_len, int partitions,
-                                int even_parts, int most) {
-  const Arguments arguments{kv_lens, batch, q_len, 1 << 20, 128, partitions, even_parts};
-  const NoParams params;
+template <class List>
+__device__ void write(List& list, int* own, int most) {
   const int lane = static_cast<int>(threadIdx.x);
-  List list(arguments, params, Finder{{{arguments}, params}, lane}.find());
-  int* const own = out + blockIdx.x * (1 + 5 * most);
   int count = 0;
   for (; !list.done() && count < most; list.advance(), ++count) {
     const WorkTile work = list.tile();
     if (lane == 0) {
       int* const to = own + 1 + 5 * count;
       to[0] = work.batch;
-      to[1] = work.first_row;
+      to[1] = HEADS ? work.head / Config::kGroup : work.first_row;
       to[2] = work.tile_begin;
       to[3] = work.tile_end;
       to[4] = work.partition;
@@ -65,14 +69,45 @@ extern "C" __global__ void deal(const int* kv_lens, int* out, int batch, int q_l
   }
   if (lane == 0) own[0] = list.done() ? count : -1;
 }
+
+extern "C" __global__ void deal(const int* kv_lens, const int* q_offsets, int* out, int batch,
+                                int q_len, int heads, int partitions, int even_parts, int total_q,
+                                int most) {
+  const Arguments arguments{kv_lens, q_offsets,  batch,      q_len,  1 << 20,
+                            heads,   partitions, even_parts, total_q};
+  const NoParams params;
+  const int lane = static_cast<int>(threadIdx.x);
+  const ListPlace place = Finder{{{arguments}, params}, lane}.find();
+  int* const own = out + blockIdx.x * (1 + 5 * most);
+#if HEADS
+  if (!Runs::has_runs(place)) {
+    Parts parts(arguments, params, lane);
+    write(parts, own, most);
+    return;
+  }
+#endif
+  Runs runs(arguments, params, place);
+  write(runs, own, most);
+}
 )";
 
 struct Launch {
   std::vector<std::int32_t> kv_lens;
   int q_len = 1, ctas = 1, partitions = 1, even_parts = 1;
   bool joined = false;  // two CTAs have half of each even part
+  // Of heads: groups of them, and which sequences have no rows; the others have q_len.
+  int groups = 0;
+  std::set<int> empty = {};
 
-  int tiles() const { return 2 * q_len; }  // of a sequence
+  int tiles() const { return groups > 0 ? groups : 2 * q_len; }  // of a sequence
+  int between() const { return groups > 0 ? kHeadTileUnits : kWorkTileUnits; }
+  std::vector<std::int32_t> q_offsets() const {
+    std::vector<std::int32_t> offsets{0};
+    for (int i = 0; i < static_cast<int>(kv_lens.size()); ++i) {
+      offsets.push_back(offsets.back() + (empty.count(i) > 0 ? 0 : q_len));
+    }
+    return offsets;
+  }
   static int kv_tiles(int keys) { return (std::max(keys, 0) + 63) / 64; }
 };
 
@@ -83,8 +118,9 @@ struct Piece {
 struct Dealt {
   std::map<std::pair<int, int>, std::vector<Piece>> pieces;  // of a sequence's query tile
   int most = 0;                                              // KV tiles of a CTA
-  int most_units = 0;  // of a CTA: its KV tiles, of a piece without any one, and kWorkTileUnits
-                       // between two pieces
+  int most_units = 0;  // of a CTA: its KV tiles, of a piece without any one, and those that are
+                       // nobody's between two pieces
+  bool whole = true;   // no tile is cut
 };
 
 class Sm90SequenceRuns : public KernelTest {
@@ -92,13 +128,14 @@ class Sm90SequenceRuns : public KernelTest {
   static Dealt deal(const Launch& launch) {
     constexpr int kMost = 6000;  // work tiles of a CTA
     Dealt dealt;
-    const Result<PtxModule> module = PtxModule::load(ptx());
+    const Result<PtxModule> module = PtxModule::load(ptx(launch.groups > 0));
     EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().to_string());
     if (!module) return dealt;
     const auto stride = static_cast<std::size_t>(1 + 5 * kMost);
     std::vector<std::int32_t> out(static_cast<std::size_t>(launch.ctas) * stride, -2);
+    const std::vector<std::int32_t> q_offsets = launch.q_offsets();
     std::vector<EmulatorBuffer> buffers{buffer_of("kv_lens", launch.kv_lens),
-                                        buffer_of("out", out)};
+                                        buffer_of("q_offsets", q_offsets), buffer_of("out", out)};
     LaunchRecipe recipe;
     recipe.entry = "deal";
     recipe.grid = {static_cast<std::uint32_t>(launch.ctas), 1, 1};
@@ -107,13 +144,14 @@ class Sm90SequenceRuns : public KernelTest {
     for (const EmulatorBuffer& buffer : buffers) {
       recipe.args.push_back({KernelArgument::Pointer{buffer.name, 0, {}}});
     }
-    for (const int number : {static_cast<int>(launch.kv_lens.size()), launch.q_len,
-                             launch.partitions, launch.even_parts, kMost}) {
+    const int heads = launch.groups > 0 ? 4 * launch.groups : 128;
+    for (const int number : {static_cast<int>(launch.kv_lens.size()), launch.q_len, heads,
+                             launch.partitions, launch.even_parts, q_offsets.back(), kMost}) {
       recipe.args.push_back({std::int32_t{number}});
     }
     const Result<EmulatorReport> report = emulate(*module, recipe, buffers);
     EXPECT_TRUE(report.ok() && report->passed);
-    std::memcpy(out.data(), buffers[1].data.data(), buffers[1].data.size());
+    std::memcpy(out.data(), buffers[2].data.data(), buffers[2].data.size());
     for (int cta = 0; cta < launch.ctas; ++cta) {
       const std::int32_t* const own = out.data() + static_cast<std::size_t>(cta) * stride;
       EXPECT_GE(own[0], 0) << "CTA " << cta;
@@ -123,7 +161,8 @@ class Sm90SequenceRuns : public KernelTest {
         add({work[2], work[3], work[4]}, dealt.pieces[{work[0], work[1]}]);
         const int own_tiles = std::max(work[3] - work[2], 0);
         tiles += own_tiles;
-        units += std::max(own_tiles, 1) + (i > 0 ? kWorkTileUnits : 0);
+        units += std::max(own_tiles, 1) + (i > 0 ? launch.between() : 0);
+        dealt.whole = dealt.whole && work[4] == -1;
       }
       dealt.most = std::max(dealt.most, tiles);
       dealt.most_units = std::max(dealt.most_units, units);
@@ -151,11 +190,13 @@ class Sm90SequenceRuns : public KernelTest {
 
   // Each KV tile once, and partitions as the merge wants them.
   static void expect_each_tile_once(const Launch& launch, const Dealt& dealt) {
-    EXPECT_EQ(dealt.pieces.size(),
-              launch.kv_lens.size() * static_cast<std::size_t>(launch.tiles()));
+    EXPECT_EQ(dealt.pieces.size(), (launch.kv_lens.size() - launch.empty.size()) *
+                                       static_cast<std::size_t>(launch.tiles()));
     for (const auto& [place, pieces] : dealt.pieces) {
       SCOPED_TRACE(testing::Message() << "sequence " << place.first << ", row " << place.second);
-      const int position = place.second / 128;
+      EXPECT_EQ(launch.empty.count(place.first), 0U);
+      // Of heads a tile has all the rows.
+      const int position = launch.groups > 0 ? launch.q_len - 1 : place.second / 128;
       const int keys =
           launch.kv_lens[static_cast<std::size_t>(place.first)] - launch.q_len + position + 1;
       std::vector<int> seen(static_cast<std::size_t>(Launch::kv_tiles(keys)));
@@ -170,6 +211,11 @@ class Sm90SequenceRuns : public KernelTest {
       for (const int times : seen) EXPECT_EQ(times, 1);
       const int parts = static_cast<int>(pieces.size());
       EXPECT_LE(parts, launch.partitions);
+      if (launch.groups > 0 && parts == launch.even_parts && partitions.count(0) == 1) {
+        // Even parts, each of which says that it saw no key.
+        for (int part = 0; part < parts; ++part) EXPECT_EQ(partitions.count(part), 1U);
+        continue;
+      }
       std::set<int> expected{-parts};  // of the first part, or of the whole
       for (int part = 1; part < parts; ++part) expected.insert(part);
       if (parts > 1 && partitions.count(-1) == 1) {
@@ -186,9 +232,10 @@ class Sm90SequenceRuns : public KernelTest {
   }
 
  private:
-  static const std::string& ptx() {
-    static const std::string compiled = ptx_of(kKernel, {"deal"});
-    return compiled;
+  static const std::string& ptx(bool heads) {
+    static const std::string of_rows = ptx_of(std::string("#define HEADS 0\n") + kKernel, {"deal"});
+    static const std::string of_heads = ptx_of(std::string("#define HEADS 1\n") + kKernel, {"deal"});
+    return heads ? of_heads : of_rows;
   }
 };
 
@@ -215,6 +262,51 @@ TEST_F(Sm90SequenceRuns, DealsEachTileOnce) {
                  << launch.partitions << " partitions, " << launch.even_parts << " even parts");
     expect_each_tile_once(launch, deal(launch));
   }
+}
+
+// The same of heads, where some sequences have no rows: at either end of the batch, too, and more
+// than a warp looks at together; more than 1024 sequences, and fewer CTAs than heads.
+TEST_F(Sm90SequenceRuns, DealsEachTileOfEachHeadOnce) {
+  std::mt19937 random(20261127);
+  const auto draw = [&](int begin, int end) {
+    return begin + static_cast<int>(random() % static_cast<unsigned>(end - begin));
+  };
+  int cut = 0;
+  for (int i = 0; i < 60; ++i) {
+    Launch launch;
+    launch.q_len = draw(1, 17);
+    launch.groups = draw(1, 9);
+    launch.ctas = draw(1, 60);
+    launch.partitions = draw(1, 12);
+    launch.even_parts = draw(1, launch.partitions + 1);
+    const int longest = 1 << draw(2, 14);
+    const int sequences = i == 0 ? 1100 : draw(1, 80);
+    const int emptied = draw(0, 3);  // of each three
+    for (int sequence = 0; sequence < sequences; ++sequence) {
+      launch.kv_lens.push_back(draw(0, longest));
+      const bool far = i % 4 == 0 && (sequence < 40 || sequence > 50);
+      if (draw(0, 3) < emptied || far) launch.empty.insert(sequence);
+    }
+    SCOPED_TRACE(testing::Message()
+                 << i << ": " << sequences << " sequences of up to " << longest << " keys, "
+                 << launch.empty.size() << " of no row, " << launch.groups << " groups, "
+                 << launch.ctas << " CTAs, " << launch.partitions << " partitions, "
+                 << launch.even_parts << " even parts");
+    const Dealt dealt = deal(launch);
+    expect_each_tile_once(launch, dealt);
+    cut += dealt.whole ? 0 : 1;
+  }
+  EXPECT_GT(cut, 20);
+}
+
+// 33 teams of 8 CTAs. With even parts, which are whole sequences, a CTA would have 512 KV tiles.
+TEST_F(Sm90SequenceRuns, DealsAsMuchToEachOfHeads) {
+  Launch launch{{}, 1, 264, 32, 1, 8};
+  for (int i = 0; i < 36; ++i) launch.kv_lens.push_back(64 * (i < 4 ? 512 : 32));
+  for (const int i : {5, 6, 35, 0}) launch.empty.insert(i);
+  const Dealt dealt = deal(launch);
+  expect_each_tile_once(launch, dealt);
+  EXPECT_EQ(dealt.most_units, (3 * 512 + 29 * 32 + 31 * kHeadTileUnits + 32) / 33);
 }
 
 // 64 teams of two CTAs. With even parts, which are whole sequences, a CTA would have 241 KV tiles.

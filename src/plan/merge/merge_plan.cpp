@@ -65,9 +65,12 @@ bool deals_runs(const KernelPlan& plan) {
          (plan.sm100_mla != nullptr && plan.sm100_mla->tiles.runs);
 }
 /// Whether these are over sequences, where the device finds whether it does
-/// (templates/common/sequence_runs.cuh).
+/// (templates/common/sequence_runs.cuh); and whether their heads have keys of their own.
 bool deals_sequence_runs(const KernelPlan& plan) {
-  return deals_runs(plan) && plan.spec->mla == Mla::kDecode;
+  return deals_runs(plan) && (plan.sm90 == nullptr || plan.sm90->kv_lens);
+}
+bool deals_head_runs(const KernelPlan& plan) {
+  return deals_sequence_runs(plan) && plan.spec->mla != Mla::kDecode;
 }
 
 /// Whether rows of partial results lie in the order in which quads of lanes have them
@@ -94,7 +97,9 @@ Status merge_launch(const KernelPlan& plan, const TensorView& o, const Partition
                       (rows <= kManyRows || !deals_sequence_runs(plan));
   const std::int64_t rows_per_cta = shared ? 1 : threads_of(plan.spec) / 32;
   // NOTE: of sequences that may all be whole, so that each CTA ends at once.
-  const std::int64_t ctas_per_sm = deals_sequence_runs(plan) ? kFewCtasPerSm : kCtasPerSm;
+  const bool may_be_whole = deals_sequence_runs(plan) && (choice.partitions > choice.even_parts ||
+                                                          plan.spec->mla == Mla::kDecode);
+  const std::int64_t ctas_per_sm = may_be_whole ? kFewCtasPerSm : kCtasPerSm;
   const std::int64_t ctas = std::min((rows + rows_per_cta - 1) / rows_per_cta,
                                      ctas_per_sm * std::max(device.sm_count, 1));
   return fill_recipe(KernelId::kMerge, static_cast<std::uint32_t>(ctas), values, recipe);
@@ -166,6 +171,7 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   constants.add_bool("kPartialF32", splits(spec));
   constants.add_bool("kQuadOrder", in_quad_order(plan));
   if (deals_runs(plan)) constants.add_bool("kRuns", true);
+  if (deals_head_runs(plan)) constants.add_bool("kHeadRuns", true);
   constants.add_bool("kAccumulate", spec.accumulate);
   constants.add_bool("kSink", sink);
   constants.add_bool("kReturnLse", spec.return_lse);

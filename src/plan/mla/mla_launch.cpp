@@ -136,28 +136,12 @@ SplitWork work_of(const AttentionSpec& spec, const MlaTiles& tiles, const Launch
                     packs_of(spec), MlaTiles::kKeys);
 }
 
-/// The parts that a sequence may have where the launch may deal out runs
-/// (templates/common/sequence_runs.cuh): `even` parts, or more of them, if the device shall find
-/// how long each sequence is.
-std::int32_t run_partitions(const MlaTiles& tiles, const SplitWork& work, std::int32_t even,
-                            const LaunchShapes& shapes, const DeviceShape& device) {
-  // Whose LSEs a warp of the merge reads at once, or of few long sequences twice as many.
-  const std::int64_t most_parts = std::clamp<std::int64_t>(2 * even, 32, 64);
-  constexpr std::int64_t kLongRun = 16;       // KV tiles, beside which a microsecond is little
-  constexpr std::int64_t kLongSequence = 32;  // the same, beside a merge that may be for nothing
-  // What partial results may take. NOTE: they have a row for each partition, though of a sequence
-  // that is not cut none is written.
-  constexpr double kMaxPartialBytes = 128.0 * (1 << 20);
-  if (shapes.batch == 1 || work.tiles == 0) return even;
-  const std::int64_t teams = std::int64_t{workers_of(tiles, device)} * shapes.batch / work.tiles;
-  // NOTE: units, and a run more for each team, are counted in an int.
-  if (teams < 2 || shapes.batch + teams > kMaxTiles / (work.kv_tiles + 1)) return even;
-  if (shapes.batch * work.kv_tiles < kLongRun * teams) return even;
-  if (even == 1 && work.kv_tiles < kLongSequence) return even;
-  const double part_bytes = std::max(work.rows * work.row_bytes, 1.0);
-  const auto affordable = static_cast<std::int64_t>(kMaxPartialBytes / part_bytes);
-  return static_cast<std::int32_t>(
-      std::max<std::int64_t>(even, std::min({most_parts, affordable, work.kv_tiles})));
+/// Those that share the work, where the launch may deal out runs over sequences: of as many as one
+/// has query tiles.
+std::int64_t teams_of(const MlaTiles& tiles, const SplitWork& work, const LaunchShapes& shapes,
+                      const DeviceShape& device) {
+  if (work.tiles == 0) return 0;
+  return std::int64_t{workers_of(tiles, device)} * shapes.batch / work.tiles;
 }
 
 }  // namespace
@@ -171,12 +155,13 @@ PartitionChoice mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles,
   const std::int64_t sequences = sequences_of(spec, shapes);
   const std::int32_t even = even_partitions(times, work, sequences);
   if (!tiles.runs) return {even, even};
-  PartitionChoice best{run_partitions(tiles, work, even, shapes, device), even};
+  const std::int64_t teams = teams_of(tiles, work, shapes, device);
+  PartitionChoice best{sequence_run_partitions(work, even, shapes.batch, teams), even};
   if (!tiles.joins) return best;
   double least = times.of(even, work.tiles, sequences, work.kv_tiles, work.rows);
   for (std::int32_t parts = 1; 2 * parts * work.tiles <= workers_of(tiles, device); ++parts) {
     if (2 * parts > work.kv_tiles) break;
-    const std::int32_t partitions = run_partitions(tiles, work, parts, shapes, device);
+    const std::int32_t partitions = sequence_run_partitions(work, parts, shapes.batch, teams);
     const double time =
         times.joined(parts, work.tiles, sequences, work.kv_tiles, work.rows, partitions > 1);
     if (time >= least) continue;

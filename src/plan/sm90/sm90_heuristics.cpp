@@ -186,11 +186,14 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
   plan.kv_row_bytes = sm90_kv_row_bytes(spec);
   plan.kv_lens = lengths_differ(spec);
   plan.split = splits(spec);
-  // NOTE: of windows and chunks the launch does not know how little there is to share out.
-  plan.runs = plan.split && spec.num_partitions == 0 && spec.partition_keys == 0 && !plan.kv_lens &&
-              !plan.listed && !decodes(spec, kSm90ConsumerRows) &&
-              !contains(spec, MaskSpec::Kind::kSlidingWindow) &&
-              !contains(spec, MaskSpec::Kind::kChunked);
+  // NOTE: of windows and chunks the launch does not know how little there is to share out. The
+  // device does, but not of listed tiles. Decodes have a tile of each head.
+  const bool deals = plan.kv_lens ? decodes(spec, kSm90ConsumerRows)
+                                  : !decodes(spec, kSm90ConsumerRows) &&
+                                        !contains(spec, MaskSpec::Kind::kSlidingWindow) &&
+                                        !contains(spec, MaskSpec::Kind::kChunked);
+  plan.runs = plan.split && spec.num_partitions == 0 && spec.partition_keys == 0 && !plan.listed &&
+              deals;
   plan.overlaps = plan.split || plan.mapped || decodes(spec, kSm90ConsumerRows);
   plan.row_copies = copies_rows(spec);
   plan.direct_o = spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kF32;

@@ -56,6 +56,10 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add_bool("kSplit", sm90.split);
   // Of those alone: templates/common/run_marks.cuh.
   if (sm90.runs) constants.add_bool("kRuns", true);
+  if (sm90.head_runs()) {
+    constants.add_bool("kHeadRuns", true);
+    constants.add("kListsOffset", sm90_begin_of(Sm90Region::kLists, sm90));
+  }
   if (sm90.sums_by_product) {
     constants.add("kOnesOffset", sm90_begin_of(Sm90Region::kOnes, sm90));
   }
@@ -112,6 +116,7 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm90Plan& 
   using enum LaunchNumber;
   std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen};
   sm90_add_work_numbers(spec, sm90.split, sm90.kv_lens, numbers);
+  if (sm90.head_runs()) numbers.push_back(kEvenParts);
   if (sm90.low != nullptr) numbers.push_back(kLowBody);
   if (sm90.row_copies) {
     numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());

@@ -132,6 +132,18 @@ std::int32_t run_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
   return static_cast<std::int32_t>(parts);
 }
 
+// The parts of a decode's sequences, which differ in length: even ones, and as many as one may have
+// where the device is to find how long each is (templates/common/sequence_runs.cuh).
+PartitionChoice sequence_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
+                                    const DeviceShape& device, const SplitWork& work) {
+  const Sm90Plan& sm90 = *plan.sm90;
+  const std::int32_t even = best_partitions(work, rates_of(sm90), device);
+  const std::int64_t heads = plan.spec->num_q_heads / sm90_packed_heads(sm90, plan.spec);
+  const std::int32_t most =
+      sequence_run_partitions(work, even, shapes.batch, ctas_of(sm90, device) / heads);
+  return {shapes.batch * heads > kMaxTiles / most ? even : most, even};
+}
+
 }  // namespace
 
 PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
@@ -146,6 +158,7 @@ PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shap
   work.tile_flop = 2.0 * sm90.BM * sm90.BN * (spec.qk_depth + spec.ov_depth);
   work.ctas_per_sm = sm90.ctas_per_sm;
   if (!sm90.runs) return {.partitions = best_partitions(work, rates_of(sm90), device)};
+  if (sm90.kv_lens) return sequence_partitions(plan, shapes, device, work);
   const Sm90Tiles whole = tiles_of(plan, shapes, device, false);
   return {.partitions = run_partitions(plan, shapes, device, work, whole), .whole = whole};
 }
@@ -181,7 +194,8 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   const std::int64_t of_heads =
       sm90.kv_lens ? tiles_of_head(plan, shapes) : tiling.m_tiles * std::int64_t{shapes.batch};
   const auto parts = static_cast<std::int32_t>(of_heads * heads * request.partitions);
-  const std::int32_t total_tiles = sm90.runs ? parts / request.partitions : parts;
+  const std::int32_t total_tiles =
+      sm90.runs && !sm90.kv_lens ? parts / request.partitions : parts;
   const Sm90Shares shares = sm90_shares(tiling.order == Sm90Tiling::Order::kPairs, tiling.m_tiles,
                                         parts, ctas_of(sm90, request.device));
   const bool read_once =
@@ -201,6 +215,7 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   values.numbers.set(LaunchNumber::kPairedUnits,
                      tiling.order == Sm90Tiling::Order::kHeads ? -1 : shares.paired_units);
   values.numbers.set(LaunchNumber::kPartitions, request.partitions);
+  values.numbers.set(LaunchNumber::kEvenParts, request.even_parts);
   set_map_numbers(request, spec, values.numbers);
   const TensorView& o = request.tensors.o;
   values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);

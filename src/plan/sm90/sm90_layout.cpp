@@ -41,6 +41,10 @@ std::int64_t key_scales_bytes(const Sm90Plan& plan) {
   return plan.key_scales ? plan.num_consumers * sm90_key_scales_bytes(plan.BN) : 0;
 }
 
+/// Of the places where lists of work stand, of each warp that loads (templates/common/work_tiles.cuh,
+/// kListBytes).
+std::int64_t lists_bytes(const Sm90Plan& plan) { return plan.head_runs() ? 16 * 4 : 0; }
+
 /// Of all notes. Barriers follow, of 8 bytes each.
 int notes_bytes(const Sm90Plan& plan) {
   return plan.listed ? round_up(sm90_note_bytes(plan) * plan.num_stages, 8) : 0;
@@ -102,7 +106,7 @@ void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan) {
   const std::int64_t other_bytes = 8 * (4 * 3 + 4 * kSm90MaxStages + 1 + 2 * row_tiles(plan)) +
                                    std::int64_t{sm90_work_bytes(plan)} * 2 * 3 + notes_bytes(plan) +
                                    row_words_bytes(plan) + ones_bytes(plan) +
-                                   key_scales_bytes(plan);
+                                   key_scales_bytes(plan) + lists_bytes(plan);
   const std::int64_t room = sm90_smem_room(plan);
   const std::int64_t stages_bytes =
       plan.num_stages * plan.k_bytes + plan.num_v_stages * plan.v_bytes +
@@ -180,6 +184,7 @@ void sm90_lay_out(Sm90Plan& plan) {
   if (plan.key_scales) add(Sm90Region::kKeyScales, 0, key_scales_bytes(plan));
   add(Sm90Region::kWork, 0,
       std::int64_t{sm90_work_bytes(plan)} * plan.num_q_stages * plan.num_consumers);
+  if (plan.head_runs()) add(Sm90Region::kLists, 0, lists_bytes(plan));
   if (plan.listed) add(Sm90Region::kNotes, 0, notes_bytes(plan));
   if (plan.num_row_stages > 0) add(Sm90Region::kRowWords, 0, row_words_bytes(plan));
 

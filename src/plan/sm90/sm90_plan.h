@@ -76,7 +76,9 @@ struct Sm90Plan {
   bool mapped = false;    ///< they are those of a map of the mask (templates/maps)
   bool map_bits = false;  ///< which says of blocks that are seen in part which scores are visible
   bool split = false;     ///< launches may split the keys into partitions
-  bool runs = false;      ///< those that choose how deal out runs of KV tiles, as many to each CTA
+  /// Those that choose how deal out runs of KV tiles, as many to each CTA; of sequences that differ
+  /// in length (kv_lens) the device finds whether it does.
+  bool runs = false;
   int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
   /// A row's maximum moves when its own scores say so, not those of the rows beside it: its bits
   /// are then its own.
@@ -106,6 +108,9 @@ struct Sm90Plan {
   /// has fewer consumers, with more registers and longer KV tiles.
   std::shared_ptr<const Sm90Plan> low;
 
+  /// Whether its runs are over sequences, whose heads have keys of their own
+  /// (templates/common/sequence_runs.cuh). Those of absorbed MLA are its tiles'.
+  bool head_runs() const { return runs && kv_lens; }
   /// Before the consumers: one loads, and rewrites V; where K is widened, another one does that.
   int producer_warpgroups() const { return widens_kv ? 2 : 1; }
   int threads() const { return 128 * (producer_warpgroups() + num_consumers + idle_warpgroups); }

@@ -67,14 +67,17 @@ ATTNJIT_DEVICE RowPlace place_of(long long row, const Arguments& arguments) {
 /// partials, of which there are `partitions`, into `o`; with kAccumulate what o and lse hold is one
 /// more. Rows are numbered as LSE is: batch, head, position; partial_o is packed as [partition,
 /// batch, position, head, depth]. kBatch parts, which divide a warp's lanes, are loaded together;
-/// with kEarly the first of them before it is known which count, together with their LSEs. kEven:
-/// although the launch may deal out runs, each row has all the parts.
+/// with kEarly the first of them before it is known which count, together with their LSEs.
+///
+/// kEven: of heads, rows that have all the parts, if the launch that may deal out runs has even
+/// ones. What it has is returned, the mark behind the LSEs, and is looked at when the first row's
+/// parts are on their way.
 ///
 /// NOTE: the O of a pair that saw no key may be anything, a NaN too, or was never written: it is
 /// not used.
 template <class Config, int kWarpsPerRow, int kBatch, bool kEarly, bool kEven = false,
           class Arguments>
-ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
+ATTNJIT_DEVICE u32 merge_rows(const Arguments& arguments, const float* its_mark = nullptr) {
   constexpr int kWarps = Config::kThreads / 32 / kWarpsPerRow;  // rows at a time
   constexpr int kWords = Config::kDepth / 2;
   constexpr int kLaneWords = ceil_div(kWords, 32 * kWarpsPerRow);
@@ -90,6 +93,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   const int first_word = share * 32 * kLaneWords + lane;
   const long long step = static_cast<long long>(gridDim.x) * kWarps;
   const long long begin = static_cast<long long>(blockIdx.x) * kWarps + warp;
+  [[maybe_unused]] u32 mark = kEvenParts;
   const auto merge_row = [&](long long row, const RowPlace& place) {
     unsigned char* const o = arguments.o + place.o_bytes;
     const auto lse_of = [&](int part) {
@@ -113,6 +117,9 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     if constexpr (kEarly) {
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) load(first_pairs[i], i, i < arguments.partitions);
+    }
+    if constexpr (kEven) {
+      if (mark != kEvenParts) return;
     }
 
     float top = first_lse;
@@ -228,14 +235,21 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     if constexpr (kAsks) {
       if (asks_lengths(arguments)) {
         const float mark = arguments.partial_lse[arguments.partitions * arguments.rows];
-        if (__float_as_uint(mark) == kNoneIsCut) return;
+        if (__float_as_uint(mark) == kNoneIsCut) return kNoneIsCut;
       }
+    }
+    if constexpr (kEven) {
+      if (its_mark != nullptr) mark = __float_as_uint(*its_mark);
     }
     for (long long row = begin; row < arguments.rows;
          row += step, place = place_of<Config>(row, arguments)) {
       merge_row(row, place);
+      if constexpr (kEven) {
+        if (mark != kEvenParts) break;
+      }
     }
   }
+  return mark;
 }
 
 /// NOTE: the parts of a launch that is split are early where there is room for them: in longer rows
@@ -248,18 +262,19 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   if constexpr (Config::kWarpsPerRow == 1) {
     constexpr bool kMayBeEarly = Config::kPartialF32 && Config::kDepth <= 128;
     if constexpr (deals_head_runs<Config>()) {
-      u32 mark = kEvenParts;
-      if (asks_lengths(arguments)) {
-        await_prerequisites();
-        mark = __float_as_uint(arguments.partial_lse[arguments.partitions * arguments.rows]);
-      }
-      if (mark == kNoneIsCut) return;
-      if (mark == kEvenParts) {
+      const float* const mark = asks_lengths(arguments)
+                                    ? arguments.partial_lse + arguments.partitions * arguments.rows
+                                    : nullptr;
+      u32 parts;
+      if (arguments.even_parts > 1) {
         Arguments even = arguments;
         even.partitions = arguments.even_parts;
-        merge_rows<Config, 1, kMayBeEarly ? 16 : 8, kMayBeEarly, true>(even);
-        return;
+        parts = merge_rows<Config, 1, kMayBeEarly ? 16 : 8, kMayBeEarly, true>(even, mark);
+      } else {
+        await_prerequisites();
+        parts = __float_as_uint(*mark);  // a launch of one even part that asks nothing has no merge
       }
+      if (parts == kNoneIsCut || parts == kEvenParts) return;
     }
     constexpr bool kEarly = kMayBeEarly && !deals_runs<Config>();
     // Rows of runs have few parts: registers for more are those of other rows.

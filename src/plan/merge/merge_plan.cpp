@@ -96,10 +96,11 @@ Status merge_launch(const KernelPlan& plan, const TensorView& o, const Partition
   const bool shared = warps_per_row(plan.spec) > 1 && pairs > kFewParts &&
                       (rows <= kManyRows || !deals_sequence_runs(plan));
   const std::int64_t rows_per_cta = shared ? 1 : threads_of(plan.spec) / 32;
-  // NOTE: of sequences that may all be whole, so that each CTA ends at once.
+  // NOTE: of sequences that may all be whole, so that each CTA ends at once. Of heads few are cut.
   const bool may_be_whole = deals_sequence_runs(plan) && (choice.partitions > choice.even_parts ||
                                                           plan.spec->mla == Mla::kDecode);
-  const std::int64_t ctas_per_sm = may_be_whole ? kFewCtasPerSm : kCtasPerSm;
+  std::int64_t ctas_per_sm = may_be_whole ? kFewCtasPerSm : kCtasPerSm;
+  if (may_be_whole && deals_head_runs(plan) && choice.even_parts == 1) ctas_per_sm = 1;
   const std::int64_t ctas = std::min((rows + rows_per_cta - 1) / rows_per_cta,
                                      ctas_per_sm * std::max(device.sm_count, 1));
   return fill_recipe(KernelId::kMerge, static_cast<std::uint32_t>(ctas), values, recipe);

@@ -196,8 +196,12 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   const auto parts = static_cast<std::int32_t>(of_heads * heads * request.partitions);
   const std::int32_t total_tiles =
       sm90.runs && !sm90.kv_lens ? parts / request.partitions : parts;
+  // NOTE: where the device deals out runs, too, as many CTAs as have work of even parts: others
+  // would end at once.
+  const std::int32_t even =
+      sm90.head_runs() ? parts / request.partitions * request.even_parts : parts;
   const Sm90Shares shares = sm90_shares(tiling.order == Sm90Tiling::Order::kPairs, tiling.m_tiles,
-                                        parts, ctas_of(sm90, request.device));
+                                        even, ctas_of(sm90, request.device));
   const bool read_once =
       !sm90.kv_lens && tiling.m_tiles == 1 && sm90_packed_heads(body, spec) == spec.group;
   const auto describe_map = [&](TensorMapId map, TensorMapDescription& description) {

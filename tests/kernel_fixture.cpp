@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "plan/family.h"
-#include "plan/launch/family_launch.h"
 #include "verify/compare.h"
 #include "verify/emulator_backend.h"
 
@@ -232,7 +231,8 @@ void KernelTest::expect_passes(const AttentionSpec& spec, const std::vector<Leng
 }
 
 void KernelTest::expect_runs(const AttentionSpec& spec, const Lengths& lengths,
-                             const std::vector<int>& sm_counts) {
+                             const std::vector<int>& sm_counts,
+                             const std::optional<PartitionChoice>& chosen) {
   SCOPED_TRACE(spec_to_json(spec));
   const auto kernel = compiled(spec);
   ASSERT_TRUE(kernel);
@@ -241,12 +241,15 @@ void KernelTest::expect_runs(const AttentionSpec& spec, const Lengths& lengths,
   for (const int sm_count : some_of(sm_counts)) {
     SCOPED_TRACE(sm_count);
     const KernelPlan& planned = kernel->generated.plan;
-    const PartitionChoice choice = family_of(planned.spec)
-                                       .partitions(planned, problem->launch_shapes(),
-                                                   DeviceShape{.sm_count = sm_count});
+    const DeviceShape device{.sm_count = sm_count};
+    const PartitionChoice choice =
+        chosen ? *chosen
+               : family_of(planned.spec).partitions(planned, problem->launch_shapes(), device);
     ASSERT_GT(choice.partitions, choice.even_parts) << "the device is not asked";
-    const LaunchSequence sequence =
-        launches_of(*kernel, *problem, problem->launch_shapes(), sm_count);
+    LaunchSequence sequence;
+    ASSERT_TRUE(plan_launch_in_parts(planned, problem->launch_shapes(), problem->launch_scalars(),
+                                     {}, device, choice, sequence)
+                    .ok());
     for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
       const auto done = run(*kernel, *problem, sequence, seed);
       ASSERT_TRUE(done);

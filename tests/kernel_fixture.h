@@ -16,6 +16,7 @@
 #include "./emulator/attention/generated_kernel.h"
 #include "gpu/verify_cases.h"
 #include "in_proof.h"
+#include "plan/launch/family_launch.h"
 #include "verify/numeric.h"
 
 namespace attnjit::kernel_test {
@@ -113,10 +114,11 @@ class KernelTest : public testing::Test {
     for (const auto& [spec, batches] : trials) expect_passes(spec, batches);
   }
 
-  // A launch of whose sequences' lengths the device finds whether to deal out runs, on each of these
-  // numbers of SMs.
+  // A launch of whose sequences' lengths the device finds whether to deal out runs, on each of
+  // these numbers of SMs: in the partitions that are chosen, or the launch chooses.
   static void expect_runs(const AttentionSpec& spec, const Lengths& lengths,
-                          const std::vector<int>& sm_counts);
+                          const std::vector<int>& sm_counts,
+                          const std::optional<PartitionChoice>& chosen = {});
 
   // The instructions of all threads of a launch on 132 SMs, whose result is right; 0 where it is
   // not, which is told.

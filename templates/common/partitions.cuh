@@ -48,16 +48,6 @@ ATTNJIT_DEVICE KvRange reach_of(int first, int last, int kv_len, const Params& p
   }
 }
 
-/// The parts of a work tile where all have as many.
-template <class Config, class Arguments>
-ATTNJIT_DEVICE int even_parts_of(const Arguments& arguments) {
-  if constexpr (deals_head_runs<Config>()) {
-    return arguments.even_parts;
-  } else {
-    return arguments.partitions;
-  }
-}
-
 /// The KV tiles of a partition, for rows that reach `reached`. Where Config::kPartitionTiles is
 /// set, a partition is so many tiles, counted from key 0; otherwise it has as many of the tiles
 /// that are reached as the others have, but for the last ones, which may have fewer or none.
@@ -67,7 +57,7 @@ ATTNJIT_DEVICE KvTiles part_of(KvTiles reached, int partition, const Arguments& 
     const int begin = partition * Config::kPartitionTiles;
     return {max(reached.begin, begin), min(reached.end, begin + Config::kPartitionTiles)};
   } else {
-    const int each = ceil_div(reached.end - reached.begin, even_parts_of<Config>(arguments));
+    const int each = ceil_div(reached.end - reached.begin, arguments.partitions);
     const int begin = reached.begin + partition * each;
     return {begin, min(reached.end, begin + each)};
   }
@@ -91,7 +81,7 @@ ATTNJIT_DEVICE PartRange parts_of(Lengths lengths, const Arguments& arguments,
     if (reach.empty()) return {0, 1};
     return {quotient(reach.begin, kKeys), quotient(reach.end - 1, kKeys) + 1};
   } else {
-    return {0, even_parts_of<Config>(arguments)};
+    return {0, arguments.partitions};
   }
 }
 

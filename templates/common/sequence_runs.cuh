@@ -26,7 +26,7 @@ constexpr int work_tile_units() {
 ///
 /// - Even parts. Each sequence has as many parts, and a CTA takes every gridDim.x-th query tile of
 ///   a part; or two take half of its keys each (joins()). That serves sequences that are about as
-///   long as one another. Those of heads are a SequenceTileList's.
+///   long as one another.
 /// - Runs. CTAs form teams, of as many as a sequence has query tiles: one each. A team takes a run
 ///   of units. A unit is a KV tile that some row of a sequence reaches, or a sequence that has
 ///   none. They come sequence by sequence, and from a sequence's last KV tile to its first.
@@ -101,6 +101,7 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
   using Base = SequenceRuns<Config, Mask, Arguments, Params>;
   using Base::arguments;
   using Base::kBetween;
+  using Base::kHeads;
 
   int lane;
 
@@ -127,16 +128,19 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
     if (teams < 2 || (Config::kRagged && sequences == 0)) return even(arguments.even_parts);
     int length = max(quotient(all - 1, teams), quotient(longest - 1, parts)) + 1;
     const int even_parts = arguments.even_parts * (joins<Config>() ? 2 : 1);
-    const int rounds =
-        ceil_quotient(sequences * even_parts * this->tiles(), workers<Config>());
+    const int rounds = ceil_quotient(sequences * even_parts * this->tiles(), workers<Config>());
     const int even_units = ceil_quotient(longest, even_parts) + kBetween;
     if (are_even(rounds * even_units, length)) {
       return even(arguments.even_parts);
     }
     // NOTE: a sequence that is cut n times has n - 1 whole runs, and a unit at least on either
-    // side. Where borders fall well it has fewer parts.
+    // side. Where borders fall well it has fewer parts: of heads that is not asked, for less code.
     const int enough = quotient(longest - 1 + parts - 2, parts - 1);
-    if (length < enough && most_parts(length) > parts) length = enough;
+    if constexpr (kHeads) {
+      length = max(length, enough);
+    } else {
+      if (length < enough && most_parts(length) > parts) length = enough;
+    }
     return begin_of_run(length);
   }
 
@@ -216,21 +220,18 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
   ATTNJIT_DEVICE SequenceRunList(const Arguments& launch, const Params& user, const ListPlace& at)
       : Base{{launch}, user} {
     resume(at);
+    if (length == 0) pass_over();
   }
 
-  ATTNJIT_DEVICE static bool has_runs(const ListPlace& at) { return at.words[3] > 0; }
-
   ATTNJIT_DEVICE bool done() const {
-    if (!kHeads && length == 0) {
+    if (length == 0) {
       return begin >= arguments.batch * left * this->tiles() * (joins<Config>() ? 2 : 1);
     }
     return left <= 0 || sequence >= arguments.batch;
   }
   /// The work; the list then stands at what follows. NOTE: both at once, so that a warp keeps few
   /// words while it loads keys (place).
-  ATTNJIT_DEVICE WorkTile tile() {
-    return !kHeads && length == 0 ? tile_of_even_part() : tile_of_run();
-  }
+  ATTNJIT_DEVICE WorkTile tile() { return length == 0 ? tile_of_even_part() : tile_of_run(); }
   ATTNJIT_DEVICE void advance() const {}
 
   ATTNJIT_DEVICE ListPlace place() const { return {{begin, sequence, left, length}}; }
@@ -250,12 +251,17 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
     const int of = quotient(all_parts, parts);
     const int part = all_parts - of * parts;
     WorkTile work = this->tile_of(of, place - all_parts * tiles);
-    const KvTiles reached = this->reached(of);
+    const KvTiles reached = reached_by(work);
     const int units = this->units_of(reached);
     int each = quotient(units + parts - 1, parts);
-    // NOTE: where the first part has all units, the others are not asked for what they wrote.
-    const int first = each < units ? first_of_parts(parts) : kWhole;
-    work.partition = part == 0 ? first : part;
+    if constexpr (kHeads) {
+      // The merge counts on each part (kEvenParts).
+      work.partition = parts > 1 ? part : kWhole;
+    } else {
+      // NOTE: where the first part has all units, the others are not asked for what they wrote.
+      const int first = each < units ? first_of_parts(parts) : kWhole;
+      work.partition = part == 0 ? first : part;
+    }
     int cut = part * each;
     if (joined) {
       each = max(min(each, units - cut), 0);
@@ -266,13 +272,14 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
     }
     take(work, reached, cut, each);
     begin += workers<Config>();
+    pass_over();
     return work;
   }
 
   ATTNJIT_DEVICE WorkTile tile_of_run() {
     const int team = this->team();
     WorkTile work = this->tile_of(sequence, worker<Config>() - team * this->tiles());
-    const KvTiles reached = this->reached(sequence);
+    const KvTiles reached = reached_by(work);
     const int units = this->units_of(reached);
     const int cut = (team + 1) * length - left - begin;  // units that the runs before have
     const int taken = min(units - cut, left);
@@ -291,6 +298,21 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
     return work;
   }
 
+  /// The KV tiles that some row of the sequence reaches whose tile `work` is, uncut. Of heads it
+  /// has all the rows.
+  ATTNJIT_DEVICE KvTiles reached_by(const WorkTile& work) const {
+    if constexpr (kHeads) return {work.tile_begin, work.tile_end};
+    return this->reached(work.batch);
+  }
+
+  /// Passes over even parts of sequences that have no rows.
+  ATTNJIT_DEVICE void pass_over() {
+    if constexpr (Config::kRagged) {
+      const int of_sequence = left * this->tiles();
+      while (!done() && this->rows(quotient(begin, of_sequence)) == 0) begin += workers<Config>();
+    }
+  }
+
   /// To the next sequence; in a ragged batch to the next one that has rows: a whole warp.
   ATTNJIT_DEVICE void go_on() {
     ++sequence;
@@ -298,7 +320,7 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
       const int lane = static_cast<int>(threadIdx.x & 31u);
       while (left > 0 && sequence < arguments.batch) {
         const int own = sequence + lane;
-        const bool some = own < arguments.batch && this->rows(own) > 0;
+        const bool some = own<arguments.batch&& this->rows(own)> 0;
         const u32 found = __ballot_sync(0xffffffffu, some);
         if (found != 0) {
           sequence += __ffs(static_cast<int>(found)) - 1;

@@ -56,9 +56,6 @@ struct SequenceTileList : SequenceList<Config, Mask, Tiling, Arguments, Params> 
   ATTNJIT_DEVICE WorkTile tile() const {
     WorkTile work = tile_of_sequence<Config, Mask>(Base::tile(), *this, this->params);
     if constexpr (Config::kSplit) work = part_of<Config>(work, this->arguments);
-    if constexpr (deals_head_runs<Config>()) {
-      if (this->arguments.even_parts == 1) work.partition = kWhole;
-    }
     return work;
   }
 };

@@ -18,7 +18,6 @@ constexpr int kVLoadWarp = 2;
 template <class Config>
 constexpr int kTileCopyWarps = Config::kLoadsApart ? kVLoadWarp : kRowCopyWarps;
 
-
 /// A row of K is the latent part, which is V too, and behind it the rope's. Q and K lie in blocks
 /// of columns (common/blocks.cuh): [block][row]. Of deep heads V is a tensor of its own
 /// (Config::kOwnV): its blocks follow K's in a stage, and K has no rope part.

@@ -69,36 +69,41 @@ ATTNJIT_DEVICE RowPlace place_of(long long row, const Arguments& arguments) {
 /// batch, position, head, depth]. kBatch parts, which divide a warp's lanes, are loaded together;
 /// with kEarly the first of them before it is known which count, together with their LSEs.
 ///
-/// kEven: of heads, rows that have all the parts, if the launch that may deal out runs has even
-/// ones. What it has is returned, the mark behind the LSEs, and is looked at when the first row's
-/// parts are on their way.
+/// Of runs of heads each row may have all the even parts, or it may be cut or not: the mark behind
+/// the LSEs says so. It is looked at when the first row's even parts are on their way. NOTE: in one
+/// loop: two would not stay in the instruction cache beside the attention.
 ///
 /// NOTE: the O of a pair that saw no key may be anything, a NaN too, or was never written: it is
 /// not used.
-template <class Config, int kWarpsPerRow, int kBatch, bool kEarly, bool kEven = false,
-          class Arguments>
-ATTNJIT_DEVICE u32 merge_rows(const Arguments& arguments, const float* its_mark = nullptr) {
+template <class Config, int kWarpsPerRow, int kBatch, bool kEarly, class Arguments>
+ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   constexpr int kWarps = Config::kThreads / 32 / kWarpsPerRow;  // rows at a time
   constexpr int kWords = Config::kDepth / 2;
   constexpr int kLaneWords = ceil_div(kWords, 32 * kWarpsPerRow);
-  constexpr bool kAsks = deals_runs<Config>() && !kEven;  // which rows are written
   static_assert(kWarpsPerRow == 1 || !Config::kAccumulate,
                 "a row's LSE is read before it is written, by one warp");
   static_assert(!Config::kQuadOrder || (!Config::kAccumulate && Config::kDepth % 16 == 0));
   static_assert(!Config::kAccumulate || Config::kOutputBytes == 2,
                 "the O before is read as 16-bit numbers");
+  constexpr bool kHeads = deals_head_runs<Config>();
+  constexpr bool kAsks = deals_runs<Config>() && !kHeads;  // which rows are written, of all
+  bool runs = false;                                       // of heads: the same
+  u32 mark = kEvenParts;
+  const auto parts_of_row = [&] {
+    if constexpr (kHeads) return runs ? arguments.partitions : arguments.even_parts;
+    return arguments.partitions;
+  };
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32 / kWarpsPerRow;
   const int share = static_cast<int>(threadIdx.x) / 32 % kWarpsPerRow;
   const int first_word = share * 32 * kLaneWords + lane;
   const long long step = static_cast<long long>(gridDim.x) * kWarps;
   const long long begin = static_cast<long long>(blockIdx.x) * kWarps + warp;
-  [[maybe_unused]] u32 mark = kEvenParts;
   const auto merge_row = [&](long long row, const RowPlace& place) {
     unsigned char* const o = arguments.o + place.o_bytes;
+    const int parts = parts_of_row();
     const auto lse_of = [&](int part) {
-      return part < arguments.partitions ? arguments.partial_lse[part * arguments.rows + row]
-                                         : -infinity();
+      return part < parts ? arguments.partial_lse[part * arguments.rows + row] : -infinity();
     };
     const auto load = [&](FloatPair(&pairs)[kLaneWords], int part, bool wanted) {
       const long long partial_row = part * arguments.rows + place.o_row;
@@ -116,14 +121,14 @@ ATTNJIT_DEVICE u32 merge_rows(const Arguments& arguments, const float* its_mark 
     [[maybe_unused]] FloatPair first_pairs[kBatch][kLaneWords];
     if constexpr (kEarly) {
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) load(first_pairs[i], i, i < arguments.partitions);
+      for (int i = 0; i < kBatch; ++i) load(first_pairs[i], i, !runs && i < parts);
     }
-    if constexpr (kEven) {
-      if (mark != kEvenParts) return;
+    if constexpr (kHeads) {
+      if (!runs && mark != kEvenParts) return;
     }
 
     float top = first_lse;
-    for (int first = 32; first < arguments.partitions; first += 32) {
+    for (int first = 32; first < parts; first += 32) {
       top = fmaxf(top, lse_of(first + lane));
     }
     top = warp_max(top);
@@ -138,7 +143,7 @@ ATTNJIT_DEVICE u32 merge_rows(const Arguments& arguments, const float* its_mark 
     };
 
     float sum = weight(first_lse);
-    for (int first = 32; first < arguments.partitions; first += 32) {
+    for (int first = 32; first < parts; first += 32) {
       sum += weight(lse_of(first + lane));
     }
     sum = warp_sum(sum) + weight(old_lse);
@@ -168,19 +173,19 @@ ATTNJIT_DEVICE u32 merge_rows(const Arguments& arguments, const float* its_mark 
     // NOTE: factors come from other lanes and not from memory, and O comes before it is needed:
     // several parts of it are on their way at a time. Parts that do not count are passed over, so
     // that a row's bits do not depend on how many there are.
-    for (int first = 0; first < arguments.partitions; first += 32) {
+    for (int first = 0; first < parts; first += 32) {
       const int own = first + lane;
       const float own_factor = weight(first == 0 ? first_lse : lse_of(own)) * scale;
       // NOTE: where an LSE is NaN all factors are, also those of lanes that have no part.
-      u32 left = __ballot_sync(0xffffffffu, own < arguments.partitions && own_factor != 0.0f);
+      u32 left = __ballot_sync(0xffffffffu, own < parts && own_factor != 0.0f);
       if constexpr (kEarly) {
         if (first == 0) {
 #pragma unroll
           for (int i = 0; i < kBatch; ++i) {
             const float factor = __shfl_sync(0xffffffffu, own_factor, i);
-            if ((left >> i & 1) != 0) add(factor, first_pairs[i]);
+            if (!runs && (left >> i & 1) != 0) add(factor, first_pairs[i]);
           }
-          left &= ~(0xffffffffu >> (32 - kBatch));
+          if (!runs) left &= ~(0xffffffffu >> (32 - kBatch));
         }
       }
       while (left != 0) {
@@ -216,7 +221,35 @@ ATTNJIT_DEVICE u32 merge_rows(const Arguments& arguments, const float* its_mark 
 
   // NOTE: a launch of long rows has about as many warps as rows: each asks with what it reads
   // first.
-  if constexpr (kAsks && Config::kWarpsPerRow == 1) {
+  if constexpr (kHeads) {
+    static_assert(Config::kWarpsPerRow == 1, "heads have short rows");
+    RowPlace place = place_of<Config>(begin, arguments);
+    await_prerequisites();
+    if (asks_lengths(arguments)) {
+      mark = __float_as_uint(arguments.partial_lse[arguments.partitions * arguments.rows]);
+      // Even parts would be none that a merge follows.
+      runs = arguments.even_parts == 1;
+      if (runs && mark == kNoneIsCut) return;
+    }
+    for (long long first = begin; first < arguments.rows; first += runs ? 32 * step : step) {
+      u32 left = 1;
+      if (runs) {
+        // Many rows are written. A lane each asks of the warp's next 32.
+        const long long own = first + lane * step;
+        left = __ballot_sync(0xffffffffu,
+                             own < arguments.rows && !is_written(arguments.partial_lse[own]));
+      }
+      for (; left != 0; left &= left - 1) {
+        const long long row = first + (__ffs(static_cast<int>(left)) - 1) * step;
+        if (row != begin) place = place_of<Config>(row, arguments);
+        merge_row(row, place);
+      }
+      if (!runs && mark != kEvenParts) {
+        runs = true;
+        first = begin - 32 * step;  // once more
+      }
+    }
+  } else if constexpr (kAsks && Config::kWarpsPerRow == 1) {
     // Many rows are written. A lane each asks of the warp's next 32.
     await_prerequisites();
     for (long long first = begin; first < arguments.rows; first += 32 * step) {
@@ -234,22 +267,15 @@ ATTNJIT_DEVICE u32 merge_rows(const Arguments& arguments, const float* its_mark 
     // Runs of long rows are those of absorbed MLA, over sequences.
     if constexpr (kAsks) {
       if (asks_lengths(arguments)) {
-        const float mark = arguments.partial_lse[arguments.partitions * arguments.rows];
-        if (__float_as_uint(mark) == kNoneIsCut) return kNoneIsCut;
+        mark = __float_as_uint(arguments.partial_lse[arguments.partitions * arguments.rows]);
+        if (mark == kNoneIsCut) return;
       }
-    }
-    if constexpr (kEven) {
-      if (its_mark != nullptr) mark = __float_as_uint(*its_mark);
     }
     for (long long row = begin; row < arguments.rows;
          row += step, place = place_of<Config>(row, arguments)) {
       merge_row(row, place);
-      if constexpr (kEven) {
-        if (mark != kEvenParts) break;
-      }
     }
   }
-  return mark;
 }
 
 /// NOTE: the parts of a launch that is split are early where there is room for them: in longer rows
@@ -260,25 +286,10 @@ template <class Config, class Arguments>
 ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   if (threadIdx.x == 0) launch_dependents();
   if constexpr (Config::kWarpsPerRow == 1) {
-    constexpr bool kMayBeEarly = Config::kPartialF32 && Config::kDepth <= 128;
-    if constexpr (deals_head_runs<Config>()) {
-      const float* const mark = asks_lengths(arguments)
-                                    ? arguments.partial_lse + arguments.partitions * arguments.rows
-                                    : nullptr;
-      u32 parts;
-      if (arguments.even_parts > 1) {
-        Arguments even = arguments;
-        even.partitions = arguments.even_parts;
-        parts = merge_rows<Config, 1, kMayBeEarly ? 16 : 8, kMayBeEarly, true>(even, mark);
-      } else {
-        await_prerequisites();
-        parts = __float_as_uint(*mark);  // a launch of one even part that asks nothing has no merge
-      }
-      if (parts == kNoneIsCut || parts == kEvenParts) return;
-    }
-    constexpr bool kEarly = kMayBeEarly && !deals_runs<Config>();
+    constexpr bool kRuns = deals_runs<Config>() && !deals_head_runs<Config>();
+    constexpr bool kEarly = Config::kPartialF32 && Config::kDepth <= 128 && !kRuns;
     // Rows of runs have few parts: registers for more are those of other rows.
-    constexpr int kBatch = kEarly ? 16 : deals_runs<Config>() ? 4 : 8;
+    constexpr int kBatch = kEarly ? 16 : kRuns ? 4 : 8;
     merge_rows<Config, 1, kBatch, kEarly>(arguments);
   } else {
     static_assert(Config::kThreads == 32 * Config::kWarpsPerRow, "the host counts a row per CTA");

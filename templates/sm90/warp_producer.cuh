@@ -204,25 +204,21 @@ struct WarpProducer {
     list.advance();
   }
 
-  /// All the work tiles of the CTA. NOTE: each list has its loop: both would not fit the producer's
-  /// registers.
+  /// All the work tiles of the CTA.
   ATTNJIT_DEVICE void load_all() {
     if constexpr (deals_head_runs<Config>()) {
-      using Runs = SequenceRunList<Config, Mask, Arguments, Params>;
-      const ListPlace place = parked_place(smem.list(warp));
-      if (Runs::has_runs(place)) {
-        Runs runs(arguments, params, place);
-        load_each(runs);
-        return;
-      }
-    }
-    List list(arguments, params, lane);
-    if constexpr (kListsBoxes<Config>) {
-      load_run(list);
-    } else {
+      SequenceRunList<Config, Mask, Arguments, Params> list(arguments, params,
+                                                            parked_place(smem.list(warp)));
       load_each(list);
+    } else {
+      List list(arguments, params, lane);
+      if constexpr (kListsBoxes<Config>) {
+        load_run(list);
+      } else {
+        load_each(list);
+      }
+      if constexpr (requires { list.end(); }) list.end();
     }
-    if constexpr (requires { list.end(); }) list.end();
   }
 
   ATTNJIT_DEVICE void run() {

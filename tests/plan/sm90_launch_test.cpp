@@ -121,10 +121,57 @@ TEST(Sm90Launch, PartitionsOfDecodes) {
     shapes.batch = one.batch;
     shapes.q_len = 1;
     shapes.kv_len = one.kv_len;
-    const int parts = sm90_partitions(plan, shapes, {}).partitions;
+    const int parts = sm90_partitions(plan, shapes, {}).even_parts;
     EXPECT_GE(parts, one.least) << one.batch << " x " << one.kv_len;
     EXPECT_LE(parts, one.most) << one.batch << " x " << one.kv_len;
   }
+}
+
+// Of decodes of sequences that differ in length the device finds whether to deal out runs, where
+// that may gain something: of several sequences, and where a launch takes long beside a merge.
+TEST(Sm90Launch, DecodesMayDealOutRuns) {
+  AttentionSpec spec = sm90_spec(128);
+  spec.num_q_heads = 32;
+  spec.page_size = 64;
+  spec.num_partitions = 0;
+  spec.max_q_len = 1;
+  const KernelPlan plan = plan_of(spec);
+  EXPECT_TRUE(plan.sm90->head_runs());
+  for (const PlannedKernel& kernel : plan.kernels) {
+    EXPECT_TRUE(std::any_of(kernel.constants.begin(), kernel.constants.end(),
+                            [](const ConfigConstant& one) { return one.name == "kHeadRuns"; }));
+  }
+  const auto parts = [&](int batch, int kv_len) {
+    LaunchShapes shapes;
+    shapes.batch = batch;
+    shapes.q_len = 1;
+    shapes.kv_len = kv_len;
+    const PartitionChoice choice = sm90_partitions(plan, shapes, {.sm_count = 132});
+    return std::pair(choice.even_parts, choice.partitions);
+  };
+  EXPECT_EQ(parts(32, 8192), std::pair(1, 32));
+  EXPECT_EQ(parts(16, 4096), std::pair(1, 32));
+  EXPECT_EQ(parts(8, 32768), std::pair(4, 32));
+  EXPECT_EQ(parts(1024, 8192), std::pair(1, 8));  // 16 MiB of partial results a part
+  EXPECT_EQ(parts(64, 1024), std::pair(1, 1));    // short sequences
+  EXPECT_EQ(parts(8, 1024).first, parts(8, 1024).second);
+  EXPECT_EQ(parts(1, 32768).first, parts(1, 32768).second);
+
+  const auto deals = [&](auto change) {
+    AttentionSpec other = spec;
+    change(other);
+    return plan_of(other).sm90->runs;
+  };
+  EXPECT_TRUE(deals([](AttentionSpec& one) { one.ragged = true; }));
+  EXPECT_TRUE(deals([](AttentionSpec& one) { one.page_size = 1; }));
+  EXPECT_FALSE(deals([](AttentionSpec& one) { one.num_partitions = 4; }));
+  EXPECT_FALSE(deals([](AttentionSpec& one) { one.max_q_len = 0; }));
+  EXPECT_FALSE(deals([](AttentionSpec& one) { one.page_size = 0; }));
+  EXPECT_FALSE(deals([](AttentionSpec& one) {
+    one.mask.kind = MaskSpec::Kind::kCustom;
+    one.mask.custom.name = "m";
+    one.mask.custom.code = "q_idx > kv_idx";
+  }));
 }
 
 // Dense launches that choose deal out runs where whole tiles leave SMs idle: a tile then has as

@@ -22,13 +22,14 @@ struct HeadRuns {
   AttentionSpec spec;
   Lengths lengths;
   std::vector<int> sm_counts;
+  int even_parts = 1;
 };
 
 class Sm90HeadRuns : public KernelTest {
  protected:
   static void expect_all(const std::vector<HeadRuns>& cases, std::size_t usually) {
-    for (const auto& [spec, lengths, sm_counts] : some_of(cases, usually)) {
-      expect_runs(spec, lengths, sm_counts);
+    for (const auto& [spec, lengths, sm_counts, even_parts] : some_of(cases, usually)) {
+      expect_runs(spec, lengths, sm_counts, PartitionChoice{20, even_parts});
     }
   }
 };
@@ -83,7 +84,12 @@ TEST_F(Sm90HeadRuns, ManySequences) {
 TEST_F(Sm90HeadRuns, EvenParts) {
   AttentionSpec spec = head_run_spec(8, 4, 16);
   spec.sink = true;
-  expect_all({{spec, {{1}, {2100, 2090, 2050}}, {3}}, {spec, {{1}, {2100, 2080}}, {4}}}, 2);
+  AttentionSpec ragged = head_run_spec(8, 4, 1, 2);
+  ragged.ragged = true;
+  expect_all({{spec, {{1}, {2100, 2090, 2050}}, {3}},
+              {spec, {{1}, {700, 690}}, {4}, 2},
+              {ragged, {{1, 0, 0, 1}, {700, 9, 0, 690}}, {4}, 2}},
+             3);
 }
 
 TEST_F(Sm90HeadRuns, TypesAndMasks) {

@@ -49,12 +49,18 @@ struct Arguments {
 };
 struct NoParams {};
 using Finder = RunFinder<Config, CausalMask, Arguments, NoParams>;
-using Runs = SequenceRunList<Config, CausalMask, Arguments, NoParams>;
-using Parts = SequenceTileList<Config, CausalMask, Arguments, NoParams>;
+using List = SequenceRunList<Config, CausalMask, Arguments, NoParams>;
 
-template <class List>
-__device__ void write(List& list, int* own, int most) {
+extern "C" __global__ void deal(const int* kv_lens, const int* q_offsets, int* out, int batch,
+                                int q_len, int heads, int partitions, int even_parts, int total_q,
+                                int most) {
+  const Arguments arguments{kv_lens, q_offsets,  batch,      q_len,  1 << 20,
+                            heads,   partitions, even_parts, total_q};
+  const NoParams params;
   const int lane = static_cast<int>(threadIdx.x);
+  const ListPlace place = Finder{{{arguments}, params}, lane}.find();
+  int* const own = out + blockIdx.x * (1 + 5 * most);
+  List list(arguments, params, place);
   int count = 0;
   for (; !list.done() && count < most; list.advance(), ++count) {
     const WorkTile work = list.tile();
@@ -68,26 +74,6 @@ __device__ void write(List& list, int* own, int most) {
     }
   }
   if (lane == 0) own[0] = list.done() ? count : -1;
-}
-
-extern "C" __global__ void deal(const int* kv_lens, const int* q_offsets, int* out, int batch,
-                                int q_len, int heads, int partitions, int even_parts, int total_q,
-                                int most) {
-  const Arguments arguments{kv_lens, q_offsets,  batch,      q_len,  1 << 20,
-                            heads,   partitions, even_parts, total_q};
-  const NoParams params;
-  const int lane = static_cast<int>(threadIdx.x);
-  const ListPlace place = Finder{{{arguments}, params}, lane}.find();
-  int* const own = out + blockIdx.x * (1 + 5 * most);
-#if HEADS
-  if (!Runs::has_runs(place)) {
-    Parts parts(arguments, params, lane);
-    write(parts, own, most);
-    return;
-  }
-#endif
-  Runs runs(arguments, params, place);
-  write(runs, own, most);
 }
 )";
 
@@ -234,7 +220,8 @@ class Sm90SequenceRuns : public KernelTest {
  private:
   static const std::string& ptx(bool heads) {
     static const std::string of_rows = ptx_of(std::string("#define HEADS 0\n") + kKernel, {"deal"});
-    static const std::string of_heads = ptx_of(std::string("#define HEADS 1\n") + kKernel, {"deal"});
+    static const std::string of_heads =
+        ptx_of(std::string("#define HEADS 1\n") + kKernel, {"deal"});
     return heads ? of_heads : of_rows;
   }
 };
@@ -301,7 +288,7 @@ TEST_F(Sm90SequenceRuns, DealsEachTileOfEachHeadOnce) {
 
 // 33 teams of 8 CTAs. With even parts, which are whole sequences, a CTA would have 512 KV tiles.
 TEST_F(Sm90SequenceRuns, DealsAsMuchToEachOfHeads) {
-  Launch launch{{}, 1, 264, 32, 1, 8};
+  Launch launch{{}, 1, 264, 32, 1, false, 8};
   for (int i = 0; i < 36; ++i) launch.kv_lens.push_back(64 * (i < 4 ? 512 : 32));
   for (const int i : {5, 6, 35, 0}) launch.empty.insert(i);
   const Dealt dealt = deal(launch);

@@ -192,8 +192,8 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
                                   : !decodes(spec, kSm90ConsumerRows) &&
                                         !contains(spec, MaskSpec::Kind::kSlidingWindow) &&
                                         !contains(spec, MaskSpec::Kind::kChunked);
-  plan.runs = plan.split && spec.num_partitions == 0 && spec.partition_keys == 0 && !plan.listed &&
-              deals;
+  plan.runs =
+      plan.split && spec.num_partitions == 0 && spec.partition_keys == 0 && !plan.listed && deals;
   plan.overlaps = plan.split || plan.mapped || decodes(spec, kSm90ConsumerRows);
   plan.row_copies = copies_rows(spec);
   plan.direct_o = spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kF32;

@@ -139,6 +139,12 @@ PartitionChoice sequence_partitions(const KernelPlan& plan, const LaunchShapes& 
   const Sm90Plan& sm90 = *plan.sm90;
   const std::int32_t even = best_partitions(work, rates_of(sm90), device);
   const std::int64_t heads = plan.spec->num_q_heads / sm90_packed_heads(sm90, plan.spec);
+  // Microseconds, beside the 1 to 3 of a merge that may be for nothing (docs/sm90.md).
+  constexpr double kLongLaunch = 50;
+  const double bytes =
+      static_cast<double>(work.tiles) * static_cast<double>(work.kv_tiles) * work.kv_tile_bytes;
+  const double memory = rates_of(sm90).shared_bytes * std::max(device.sm_count, 1);
+  if (even == 1 && bytes < kLongLaunch * memory) return {even, even};
   const std::int32_t most =
       sequence_run_partitions(work, even, shapes.batch, ctas_of(sm90, device) / heads);
   return {shapes.batch * heads > kMaxTiles / most ? even : most, even};
@@ -194,8 +200,7 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   const std::int64_t of_heads =
       sm90.kv_lens ? tiles_of_head(plan, shapes) : tiling.m_tiles * std::int64_t{shapes.batch};
   const auto parts = static_cast<std::int32_t>(of_heads * heads * request.partitions);
-  const std::int32_t total_tiles =
-      sm90.runs && !sm90.kv_lens ? parts / request.partitions : parts;
+  const std::int32_t total_tiles = sm90.runs && !sm90.kv_lens ? parts / request.partitions : parts;
   // NOTE: where the device deals out runs, too, as many CTAs as have work of even parts: others
   // would end at once.
   const std::int32_t even =

@@ -41,8 +41,8 @@ std::int64_t key_scales_bytes(const Sm90Plan& plan) {
   return plan.key_scales ? plan.num_consumers * sm90_key_scales_bytes(plan.BN) : 0;
 }
 
-/// Of the places where lists of work stand, of each warp that loads (templates/common/work_tiles.cuh,
-/// kListBytes).
+/// Of the places where lists of work stand, of each warp that loads
+/// (templates/common/work_tiles.cuh, kListBytes).
 std::int64_t lists_bytes(const Sm90Plan& plan) { return plan.head_runs() ? 16 * 4 : 0; }
 
 /// Of all notes. Barriers follow, of 8 bytes each.

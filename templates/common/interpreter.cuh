@@ -387,6 +387,7 @@ struct InterpretedMask : UntestedRows {
 struct InterpretedScoreMod : Stateless {
   static constexpr bool kIdentity = false;
   static constexpr bool kInterprets = true;
+  static constexpr bool kExponents = true;
 
   /// Scales and modifies. at(i) says where score i stands; each kLanes of them are of one row.
   template <int kCount, class At, class Params>
@@ -411,7 +412,7 @@ struct InterpretedScoreMod : Stateless {
       for (int i = 0; i + kLanes < kCount; ++i) scores[i] = scores[i + kLanes];
 #pragma unroll
       for (int lane = 0; lane < kLanes; ++lane) {
-        scores[kCount - kLanes + lane] = as_float(made[lane]);
+        scores[kCount - kLanes + lane] = as_float(made[lane]) * kLog2e;
       }
     }
   }

@@ -2,7 +2,8 @@
 // Score modifications as types, for every architecture's template.
 //
 // A modification M has kIdentity, prepare(head, num_q_heads, p): what is the same for a head's
-// scores, computed once, and apply(state, score, c, p): the score after it, natural (not log2).
+// scores, computed once, and apply(state, score, c, p): the score after it, natural, or with
+// kExponents as an exponent of 2.
 #pragma once
 
 #include "common/expression.cuh"
@@ -11,6 +12,16 @@
 namespace attnjit {
 
 struct NoState {};
+
+/// What makes exponents of 2 of the scores that a modification gives. NOTE: what users give may be
+/// far from 0, as -1e10 for a key that is not to count. The fused product and difference that
+/// follow would leave a residue of such an origin's rounding, which 2^x makes infinite; so these
+/// modifications multiply, and the difference of two equal scores is 0.
+template <class ScoreMod>
+constexpr float exponent_factor() {
+  return requires { ScoreMod::kExponents; }
+  ? 1.0f : kLog2e;
+}
 
 /// Whether a mask or a score modification is interpreted (common/interpreter.cuh): it is asked
 /// about many scores at one place of the kernel.
@@ -81,6 +92,7 @@ struct AlibiSlopesScoreMod : AlibiScoreMod {
 template <class Inner, class Tensor>
 struct AddedScoreMod {
   static constexpr bool kIdentity = false;
+  static constexpr bool kExponents = true;
   using State = typename Inner::State;
 
   template <class Params>
@@ -90,7 +102,8 @@ struct AddedScoreMod {
   template <class Params>
   ATTNJIT_DEVICE static float apply(const State& state, float score, const Coord& c,
                                     const Params& p) {
-    return Inner::apply(state, score, c, p) + Tensor::added(c, p);
+    const float inner = Inner::apply(state, score, c, p) * exponent_factor<Inner>();
+    return fmaf(Tensor::added(c, p), kLog2e, inner);
   }
 };
 
@@ -120,10 +133,11 @@ struct SoftcapScoreMod {
 template <class User>
 struct CustomScoreMod : Stateless {
   static constexpr bool kIdentity = false;
+  static constexpr bool kExponents = true;
 
   template <class Params>
   ATTNJIT_DEVICE static float apply(const State&, float score, const Coord& c, const Params& p) {
-    return User::apply(score, c, p);
+    return User::apply(score, c, p) * kLog2e;
   }
 };
 

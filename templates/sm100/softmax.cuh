@@ -119,7 +119,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   const u32 lanes = Tmem<Config>::lanes(warp);
   const u32 own_columns = tmem.s(warpgroup) + lanes;
   float scale = arguments.scale;  // with e4m3's scales, of the row
-  float log2_scale = ScoreMod::kIdentity ? scale * kLog2e : kLog2e;
+  float log2_scale = ScoreMod::kIdentity ? scale * kLog2e : exponent_factor<ScoreMod>();
   const u32 slot = smem.statistic(warpgroup, 0, row);
   int s_parity = 0;  // a bit a buffer of S, where there is one O
   int statistic_parity = 0;

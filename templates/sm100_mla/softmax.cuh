@@ -42,7 +42,7 @@ struct SoftmaxWarp {
         warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3),
         lane(static_cast<int>(threadIdx.x & 31u)),
         score_scale(launch.scale),
-        log2_scale(ScoreMod::kIdentity ? launch.scale * kLog2e : kLog2e) {}
+        log2_scale(ScoreMod::kIdentity ? launch.scale * kLog2e : exponent_factor<ScoreMod>()) {}
 
   /// Which of a row's two threads this is: its half of the keys, and of O.
   ATTNJIT_DEVICE int half() const { return lane >> 4; }

@@ -247,7 +247,10 @@ struct Consumer {
       if constexpr (kInPlace) ScoresOf<Config>::read(s);
       modify_scores<ScoreMod>(s, rows.scores, rows.state, rows.scale, params);
       if constexpr (kInPlace) ScoresOf<Config>::write(s);
-      if constexpr (keys_have_scales<Config>()) key_scales.weigh(s, {kLog2e, kLog2e}, lane);
+      if constexpr (keys_have_scales<Config>()) {
+        constexpr float kFactor = exponent_factor<ScoreMod>();
+        key_scales.weigh(s, {kFactor, kFactor}, lane);
+      }
     }
     if (masked) {
       if constexpr (!asks_first()) ask_mask(bits, rows);
@@ -646,7 +649,7 @@ struct Consumer {
       if (half >= kRowScales<Config>) return;
       const float scale = score_scale<Config>(work, head, arguments);
       rows.scale.values[half] = scale;
-      rows.softmax.log2_scale.values[half] = !ScoreMod::kIdentity           ? kLog2e
+      rows.softmax.log2_scale.values[half] = !ScoreMod::kIdentity ? exponent_factor<ScoreMod>()
                                              : Config::kScales == kNoScales ? scale * kLog2e
                                                                             : exponent_scale(scale);
     });

@@ -66,7 +66,7 @@ struct Consumer {
         lane(static_cast<int>(threadIdx.x & 31u)),
         warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3),
         score_scale(launch.scale),
-        log2_scale(ScoreMod::kIdentity ? launch.scale * kLog2e : kLog2e) {}
+        log2_scale(ScoreMod::kIdentity ? launch.scale * kLog2e : exponent_factor<ScoreMod>()) {}
 
   // ---- Memory that TMA fills. Each warp hands back for itself.
 

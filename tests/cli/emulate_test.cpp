@@ -284,6 +284,26 @@ TEST_F(Emulate, VerifyRefusesBadFoldersAndSmCounts) {
   expect_bad(hopper("verify", {"--backend", "gpu", "--sm-count", "3"}), "sm_count");
 }
 
+// Users write such numbers where they mean that a key is not to count; a row may have no others.
+TEST_F(Emulate, VerifiesRowsOfOneScoreFarFromZero) {
+  if (!has_nvrtc()) GTEST_SKIP() << "there is no NVRTC";
+  const std::string mod = R"({"kind": "custom", "name": "far", "code": "p.x + 0.0f * score",)"
+                          R"( "params": [{"name": "x", "type": "f32"}]})";
+  for (const char* arch : {"sm_90a", "sm_100a"}) {
+    for (const char* interpreted : {"false", "true"}) {
+      for (const char* x : {"x=-1e9", "x=-1e10", "x=1e20"}) {
+        const Json json =
+            run_json({"verify",    "--arch",      arch,      "--num-q-heads", "1", "--qk-depth",
+                      "64",        "--qkv-dtype", "fp16",    "--score-mod",   mod, "--interpreted",
+                      interpreted, "--param",     x,         "--q-len",       "2", "--kv-len",
+                      "70",        "--backend",   "emulator"},
+                     0);
+        EXPECT_TRUE(json.value("passed", false)) << arch << " " << x << " " << interpreted;
+      }
+    }
+  }
+}
+
 // Any q_len and batch: a launch without queries has nothing to do, and is right.
 TEST_F(Emulate, VerifiesLaunchesWithoutQueries) {
   if (!has_nvrtc()) GTEST_SKIP() << "there is no NVRTC";

@@ -130,7 +130,12 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
     const int even_parts = arguments.even_parts * (joins<Config>() ? 2 : 1);
     const int rounds = ceil_quotient(sequences * even_parts * this->tiles(), workers<Config>());
     const int even_units = ceil_quotient(longest, even_parts) + kBetween;
-    if (are_even(rounds * even_units, length)) {
+    if constexpr (kHeads) {
+      const int mean = quotient(all, sequences * even_parts);
+      if (share_memory(even_units + (rounds - 1) * mean, length)) {
+        return even(arguments.even_parts);
+      }
+    } else if (are_even(rounds * even_units, length)) {
       return even(arguments.even_parts);
     }
     // NOTE: a sequence that is cut n times has n - 1 whole runs, and a unit at least on either
@@ -153,6 +158,13 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
   /// H200 runs that were 3 % shorter took as long (docs/mla.md).
   ATTNJIT_DEVICE static bool are_even(int even, int length) {
     return even <= length + (length >> 4) + kBetween;
+  }
+  /// The same of decodes, which wait for memory: who ends early leaves others its share of that,
+  /// and a CTA by itself loads 1 / 0.6 times as fast as one of all. Runs take 2.5 units more, for
+  /// the merge and a second work tile. Estimates, by which launches of an H200 are sorted right
+  /// (docs/sm90.md).
+  ATTNJIT_DEVICE static bool share_memory(int even, int length) {
+    return 0.6f * static_cast<float>(even) <= static_cast<float>(length) + 2.5f;
   }
 
   /// Calls visit(sequence, begin, units) of each sequence, a lane each: `begin` is its first unit.

@@ -151,13 +151,14 @@ struct WideningCopies {
     }
     if constexpr (kForPeer) fence_acquire_shared();
   }
-  /// Whether there is place for e4m3. NOTE: of an odd number of blocks one is of the other half,
-  /// which comes free behind S of the tile that is widened.
+  /// Whether there is place for e4m3. NOTE: where the rope's block is widened, too, or the latent
+  /// part is an odd number of blocks, the first of these blocks is of the other half, or of both.
+  /// It comes free behind S of the tile that is widened: who waited for it would wait for himself.
   ATTNJIT_DEVICE bool is_free(const Ring& at) const {
     const auto test = [&](int i) {
       return mbarrier_test(rows.smem.kv_empty(at.stage, block_at(at, i)), at.parity ^ 1);
     };
-    const bool free = test(kBlocks - 1) && (kBlocks % kPair == 0 || test(kFirstRaw));
+    const bool free = test(kBlocks - 1) && (kHalves || test(kFirstRaw));
     return __all_sync(0xffffffffu, free);
   }
 

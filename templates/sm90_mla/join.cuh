@@ -35,7 +35,9 @@ struct Ending {
   /// Whether this CTA ends a block of columns; or, of block 0, the rows.
   ATTNJIT_DEVICE bool ends(int block) const { return !kMayJoin || !joined || (block & 1) == cta; }
 
-  /// Joins the rows with those of the other CTA. All threads of both CTAs' consumers.
+  /// Joins the rows with those of the other CTA. All threads of both CTAs' consumers. NOTE: a CTA's
+  /// one work tile: of a second one K would be on its way to that memory, and the cluster's barrier
+  /// would wait for the warps that load.
   ATTNJIT_DEVICE void join(const Smem<Config>& smem, int thread) {
     joined = true;
     cta = cluster_rank();

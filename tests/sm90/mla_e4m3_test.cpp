@@ -27,6 +27,7 @@ TEST_F(Sm90MlaE4m3, NewRowsAndRaggedPages) { check_new_rows_and_ragged_pages(); 
 TEST_F(Sm90MlaE4m3, DealsRuns) { check_runs(); }
 TEST_F(Sm90MlaE4m3, Accumulates) { check_accumulates(); }
 TEST_F(Sm90MlaE4m3, Scales) { check_scales(); }
+TEST_F(Sm90MlaE4m3, OddBlocksOfTwoStages) { check_odd_blocks_of_two_stages(); }
 TEST_F(Sm90MlaE4m3, ScalesOfZero) { check_scales_of_zero(); }
 TEST_F(Sm90MlaE4m3, Lists) { check_lists(); }
 TEST_F(Sm90MlaE4m3, RandomSpecs) { check_random_specs(); }

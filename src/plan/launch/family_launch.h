@@ -17,7 +17,7 @@ namespace attnjit {
 /// The parts that a launch splits the keys into.
 struct PartitionChoice {
   std::int32_t partitions = 1;
-  /// Of absorbed MLA, fewer than partitions where the launch may deal out runs over sequences: the
+  /// Fewer than partitions where the launch may deal out runs over sequences: the
   /// parts of each if they are about as long as one another.
   std::int32_t even_parts = 1;
   /// Two CTAs have half of each even part, and join these.

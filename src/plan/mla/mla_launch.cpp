@@ -219,7 +219,10 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
     // Of runs as many as there are; else those of the parts.
     const std::int64_t pairs = m_tiles * packs * shapes.batch * request.even_parts;
     const bool runs = request.partitions > request.even_parts;
-    ctas = 2 * static_cast<std::uint32_t>(runs ? workers_of(tiles, request.device) / 2 : pairs);
+    // NOTE: no fewer: each CTA joins once.
+    ctas = 2 *
+           static_cast<std::uint32_t>(
+               runs ? std::max<std::int64_t>(workers_of(tiles, request.device) / 2, pairs) : pairs);
   }
   Status filled = fill_recipe(KernelId::kAttention, ctas, values, recipe);
   if (request.joined) recipe.cluster[0] = 2;

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <numeric>
 #include <utility>
 
 #include "plan/constants.h"

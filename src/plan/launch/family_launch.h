@@ -17,8 +17,8 @@ namespace attnjit {
 /// The parts that a launch splits the keys into.
 struct PartitionChoice {
   std::int32_t partitions = 1;
-  /// Fewer than partitions where the launch may deal out runs over sequences: the
-  /// parts of each if they are about as long as one another.
+  /// Fewer than partitions where the launch may deal out runs over sequences: the parts of each if
+  /// they are about as long as one another.
   std::int32_t even_parts = 1;
   /// Two CTAs have half of each even part, and join these.
   bool joined = false;
@@ -35,12 +35,9 @@ struct LaunchRequest {
   const DeviceShape& device;
   const LaunchTensors& tensors;
   float scale;
-  std::int32_t partitions;         ///< that the keys are split into
-  std::int32_t even_parts;         ///< as PartitionChoice::even_parts
-  bool joined;                     ///< as PartitionChoice::joined
+  const PartitionChoice& parts;
   MaskMapShape map;                ///< with all its extents, where the plan walks one
   std::int32_t rows_per_list = 0;  ///< of its blocks, where work tiles have lists of their own
-  const std::optional<Sm90Tiles>& whole;  ///< as PartitionChoice::whole
 };
 
 inline constexpr std::int64_t kMaxTiles = 1 << 30;

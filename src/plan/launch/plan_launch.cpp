@@ -106,18 +106,8 @@ Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
   if (!map) return map.error();
   const bool lists = plan.map && family.rows_per_list != nullptr;
   const std::int32_t rows = lists ? family.rows_per_list(plan, shapes, device) : 0;
-  const LaunchRequest request{shapes,
-                              scalars,
-                              params,
-                              device,
-                              *tensors,
-                              *scale,
-                              choice.partitions,
-                              choice.even_parts,
-                              choice.joined,
-                              *map,
-                              rows,
-                              choice.whole};
+  const LaunchRequest request{shapes, scalars, params, device, *tensors,
+                              *scale, choice,  *map,   rows};
   const std::size_t before = map_launches(plan, request);
   const bool merged = launches_merge(plan, choice.partitions);
   sequence.launches.resize(before + 1 + (merged ? 1 : 0));

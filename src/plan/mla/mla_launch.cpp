@@ -186,17 +186,18 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
   const std::int64_t m_tiles = m_tiles_of(tiles, spec, shapes);
   // NOTE: divided, not multiplied: the product of such numbers overflows 64 bits.
   const std::int64_t packs = packs_of(spec);
-  if (m_tiles * packs > kMaxTiles / shapes.batch / request.partitions) {
-    return make_error(ErrorCode::kInvalid,
-                      fmt::format("batch {} x {} query tiles x {} partitions exceed {}",
-                                  shapes.batch, m_tiles * packs, request.partitions, kMaxTiles),
-                      "batch");
+  if (m_tiles * packs > kMaxTiles / shapes.batch / request.parts.partitions) {
+    return make_error(
+        ErrorCode::kInvalid,
+        fmt::format("batch {} x {} query tiles x {} partitions exceed {}", shapes.batch,
+                    m_tiles * packs, request.parts.partitions, kMaxTiles),
+        "batch");
   }
   const auto total_tiles = static_cast<std::int32_t>(
-      sm90_query_tiles(spec, shapes, tiles.rows(), head_shift) * packs * request.partitions);
-  const Sm90Shares shares =
-      sm90_shares(tiles.pair_tiles && request.partitions == 1, static_cast<std::int32_t>(m_tiles),
-                  total_tiles, workers_of(tiles, request.device));
+      sm90_query_tiles(spec, shapes, tiles.rows(), head_shift) * packs * request.parts.partitions);
+  const Sm90Shares shares = sm90_shares(tiles.pair_tiles && request.parts.partitions == 1,
+                                        static_cast<std::int32_t>(m_tiles), total_tiles,
+                                        workers_of(tiles, request.device));
   const auto describe_map = [&](TensorMapId map, TensorMapDescription& description) {
     describe(plan, tiles, request.tensors, map, description);
   };
@@ -209,24 +210,24 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
   values.numbers.set(LaunchNumber::kFirstTiles, static_cast<std::int32_t>(m_tiles));
   values.numbers.set(LaunchNumber::kSecondTiles, static_cast<std::int32_t>(m_tiles));
   values.numbers.set(LaunchNumber::kTileGrowth, std::int32_t{1});
-  values.numbers.set(LaunchNumber::kPartitions, request.partitions);
-  values.numbers.set(LaunchNumber::kEvenParts, request.even_parts);
+  values.numbers.set(LaunchNumber::kPartitions, request.parts.partitions);
+  values.numbers.set(LaunchNumber::kEvenParts, request.parts.even_parts);
   const TensorView& o = request.tensors.o;
   values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
   values.numbers.set_strides(request.tensors);
   auto ctas = static_cast<std::uint32_t>(shares.ctas * tiles.cluster);
-  if (request.joined) {
+  if (request.parts.joined) {
     // Of runs as many as there are; else those of the parts.
-    const std::int64_t pairs = m_tiles * packs * shapes.batch * request.even_parts;
-    const bool runs = request.partitions > request.even_parts;
+    const std::int64_t pairs = m_tiles * packs * shapes.batch * request.parts.even_parts;
+    const bool runs = request.parts.partitions > request.parts.even_parts;
     // NOTE: no fewer: each CTA joins once.
     ctas = 2 *
            static_cast<std::uint32_t>(
                runs ? std::max<std::int64_t>(workers_of(tiles, request.device) / 2, pairs) : pairs);
   }
   Status filled = fill_recipe(KernelId::kAttention, ctas, values, recipe);
-  if (request.joined) recipe.cluster[0] = 2;
-  if (filled) forget_partials(plan, request.partitions, recipe);
+  if (request.parts.joined) recipe.cluster[0] = 2;
+  if (filled) forget_partials(plan, request.parts.partitions, recipe);
   return filled;
 }
 

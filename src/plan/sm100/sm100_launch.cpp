@@ -168,14 +168,15 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
   const std::int64_t m_tiles = tiles.of_sequence;
   // NOTE: divided, not multiplied: the product of four such numbers overflows 64 bits.
   const std::int64_t most = kMaxTiles / plan.sm100->cluster;
-  if (tiles.of_head > most || tiles.of_head > most / heads / request.partitions) {
+  if (tiles.of_head > most || tiles.of_head > most / heads / request.parts.partitions) {
     return make_error(ErrorCode::kInvalid,
                       fmt::format("batch {} x {} heads x {} query tiles x {} partitions exceed {}",
-                                  shapes.batch, heads, m_tiles, request.partitions, most),
+                                  shapes.batch, heads, m_tiles, request.parts.partitions, most),
                       "batch");
   }
   const auto total_heads = static_cast<std::int32_t>(heads * (spec.ragged ? 1 : shapes.batch));
-  const auto total_tiles = static_cast<std::int32_t>(tiles.of_head * heads * request.partitions);
+  const auto total_tiles =
+      static_cast<std::int32_t>(tiles.of_head * heads * request.parts.partitions);
   std::int32_t section_heads = 1;
   // Sequences of one length, or of many.
   const bool even = even_work(spec.mask) && !lengths_differ(spec);
@@ -206,7 +207,7 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
   values.numbers.set(LaunchNumber::kTotalHeads, total_heads);
   values.numbers.set(LaunchNumber::kSectionHeads, section_heads);
   values.numbers.set(LaunchNumber::kOneQuery, std::int32_t{tiles.one_query ? 1 : 0});
-  values.numbers.set(LaunchNumber::kPartitions, request.partitions);
+  values.numbers.set(LaunchNumber::kPartitions, request.parts.partitions);
   set_map_numbers(request, spec, values.numbers);
   values.numbers.set(LaunchNumber::kRows, tensors.o.batch * tensors.o.rows * tensors.o.heads);
   values.numbers.set_strides(tensors);
@@ -220,7 +221,7 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
           : std::min(total_tiles, std::max(request.device.sm_count / cluster, 1));
   Status filled = fill_recipe(KernelId::kAttention, static_cast<std::uint32_t>(workers * cluster),
                               values, recipe);
-  if (filled) forget_partials(plan, request.partitions, recipe);
+  if (filled) forget_partials(plan, request.parts.partitions, recipe);
   return filled;
 }
 

@@ -186,25 +186,28 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   const std::int64_t heads = spec.num_q_heads / sm90_packed_heads(sm90, spec);
   const std::int64_t full_tiles = (rows + sm90.BM - 1) / sm90.BM;
   // NOTE: divided, not multiplied: the product of four such numbers overflows 64 bits.
-  if (full_tiles * heads > kMaxTiles / shapes.batch / request.partitions) {
-    return make_error(ErrorCode::kInvalid,
-                      fmt::format("batch {} x {} heads x {} query tiles x {} partitions exceed {}",
-                                  shapes.batch, heads, full_tiles, request.partitions, kMaxTiles),
-                      "batch");
+  if (full_tiles * heads > kMaxTiles / shapes.batch / request.parts.partitions) {
+    return make_error(
+        ErrorCode::kInvalid,
+        fmt::format("batch {} x {} heads x {} query tiles x {} partitions exceed {}", shapes.batch,
+                    heads, full_tiles, request.parts.partitions, kMaxTiles),
+        "batch");
   }
-  const bool splits = request.partitions > 1;
-  const Sm90Tiles tiles =
-      request.whole && !splits ? *request.whole : tiles_of(plan, shapes, request.device, splits);
+  const bool splits = request.parts.partitions > 1;
+  const Sm90Tiles tiles = request.parts.whole && !splits
+                              ? *request.parts.whole
+                              : tiles_of(plan, shapes, request.device, splits);
   const Sm90Plan& body = tiles.low_body ? *sm90.low : sm90;
   const Sm90Tiling& tiling = tiles.tiling;
   const std::int64_t of_heads =
       sm90.kv_lens ? tiles_of_head(plan, shapes) : tiling.m_tiles * std::int64_t{shapes.batch};
-  const auto parts = static_cast<std::int32_t>(of_heads * heads * request.partitions);
-  const std::int32_t total_tiles = sm90.runs && !sm90.kv_lens ? parts / request.partitions : parts;
+  const auto parts = static_cast<std::int32_t>(of_heads * heads * request.parts.partitions);
+  const std::int32_t total_tiles =
+      sm90.runs && !sm90.kv_lens ? parts / request.parts.partitions : parts;
   // NOTE: where the device deals out runs, too, as many CTAs as have work of even parts: others
   // would end at once.
   const std::int32_t even =
-      sm90.head_runs() ? parts / request.partitions * request.even_parts : parts;
+      sm90.head_runs() ? parts / request.parts.partitions * request.parts.even_parts : parts;
   const Sm90Shares shares = sm90_shares(tiling.order == Sm90Tiling::Order::kPairs, tiling.m_tiles,
                                         even, ctas_of(sm90, request.device));
   const bool read_once =
@@ -223,15 +226,15 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   values.numbers.set(LaunchNumber::kTotalTiles, total_tiles);
   values.numbers.set(LaunchNumber::kPairedUnits,
                      tiling.order == Sm90Tiling::Order::kHeads ? -1 : shares.paired_units);
-  values.numbers.set(LaunchNumber::kPartitions, request.partitions);
-  values.numbers.set(LaunchNumber::kEvenParts, request.even_parts);
+  values.numbers.set(LaunchNumber::kPartitions, request.parts.partitions);
+  values.numbers.set(LaunchNumber::kEvenParts, request.parts.even_parts);
   set_map_numbers(request, spec, values.numbers);
   const TensorView& o = request.tensors.o;
   values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
   values.numbers.set_strides(request.tensors);
   Status filled =
       fill_recipe(KernelId::kAttention, static_cast<std::uint32_t>(shares.ctas), values, recipe);
-  if (filled) forget_partials(plan, request.partitions, recipe);
+  if (filled) forget_partials(plan, request.parts.partitions, recipe);
   return filled;
 }
 

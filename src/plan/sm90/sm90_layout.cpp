@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "plan/forward_support.h"
+#include "plan/mla/mla_tiles.h"
 #include "plan/sm90/sm90_knobs.h"
 #include "plan/sm90/sm90_roles.h"
 #include "plan/sm90/sm90_shapes.h"
@@ -43,7 +44,9 @@ std::int64_t key_scales_bytes(const Sm90Plan& plan) {
 
 /// Of the places where lists of work stand, of each warp that loads
 /// (templates/common/work_tiles.cuh, kListBytes).
-std::int64_t lists_bytes(const Sm90Plan& plan) { return plan.head_runs() ? 16 * 4 : 0; }
+std::int64_t lists_bytes(const Sm90Plan& plan) {
+  return plan.head_runs() ? MlaTiles::kListsBytes : 0;
+}
 
 /// Of all notes. Barriers follow, of 8 bytes each.
 int notes_bytes(const Sm90Plan& plan) {

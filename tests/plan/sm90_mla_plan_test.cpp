@@ -395,7 +395,8 @@ TEST(Sm90MlaPlan, PairsOfCtasJoin) {
   };
   EXPECT_TRUE(joins([](AttentionSpec& spec) { spec.page_size = 1; }));
   EXPECT_FALSE(joins([](AttentionSpec& spec) { spec.num_partitions = 2; }));
-  // They widen for each other.
+  // There are no registers for it; and these widen for each other.
+  EXPECT_FALSE(joins([](AttentionSpec& spec) { spec.kv_dtype = Dtype::kE4m3; }));
   EXPECT_FALSE(joins([](AttentionSpec& spec) { spec.cache_format = CacheFormat::kDsv32; }));
 }
 

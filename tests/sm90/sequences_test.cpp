@@ -325,7 +325,7 @@ TEST_F(Sm90Sequences, BoundedWaits) {
   EXPECT_EQ(kernel->log.find("serialized"), std::string::npos) << kernel->log;
 }
 
-// Where registers lack for it, ptxas waits between products, which a kernel of bounded waits may do.
+// Where registers lack for it, ptxas waits between products, which kernels of bounded waits may do.
 TEST_F(Sm90Sequences, BoundedWaitsOfDeepTiles) {
   PlanOptions options;
   options.debug_waits = true;

@@ -161,8 +161,7 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
   }
   /// The same of decodes, which wait for memory: who ends early leaves others its share of that,
   /// and a CTA by itself loads 1 / 0.6 times as fast as one of all. Runs take 2.5 units more, for
-  /// the merge and a second work tile. Estimates, by which launches of an H200 are sorted right
-  /// (docs/sm90.md).
+  /// the merge and a second work tile. Estimates, from launches on an H200 (docs/sm90.md).
   ATTNJIT_DEVICE static bool share_memory(int even, int length) {
     return 0.6f * static_cast<float>(even) <= static_cast<float>(length) + 2.5f;
   }

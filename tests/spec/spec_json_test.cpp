@@ -2,7 +2,7 @@
 // Tests of a spec's JSON: reading, every problem with its place, the canonical writer, defaults.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -412,10 +412,9 @@ TEST(SpecJson, HostileTextsEndInOneCleanError) {
       many_unknown,
   };
   for (const std::string& text : texts) {
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();  // of this process: other tests run beside it
     const std::vector<Error> all = problems(text);
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-    EXPECT_LT(elapsed.count(), 2.0) << text.substr(0, 60);
+    EXPECT_LT(std::clock() - begin, 2 * CLOCKS_PER_SEC) << text.substr(0, 60);
     ASSERT_FALSE(all.empty()) << text.substr(0, 60);
     EXPECT_LE(all.size(), 64U);
     EXPECT_GT(all[0].line, 0) << text.substr(0, 60) << ": " << all[0].to_string();

@@ -38,10 +38,12 @@ std::string_view sign_of(ExprOp op) {
       return "==";
     case ExprOp::kNotEqual:
       return "!=";
+    // NOTE: both sides are computed, which nobody sees: && and || become a branch for each score,
+    // with which a mask of four tests took twice the instructions.
     case ExprOp::kAnd:
-      return "&&";
+      return "&";
     case ExprOp::kOr:
-      return "||";
+      return "|";
     default:
       return "";
   }
@@ -170,9 +172,9 @@ class Printer {
       case ExprOp::kNegate:
         return node.type == ExprType::kF32 ? print_prefix('-', node) : print_call("expr_neg", node);
       case ExprOp::kBitAnd:
-        return print_infix(node.type == ExprType::kBool ? "&&" : "&", node);
+        return print_infix("&", node);
       case ExprOp::kBitOr:
-        return print_infix(node.type == ExprType::kBool ? "||" : "|", node);
+        return print_infix("|", node);
       case ExprOp::kBitXor:
         return print_infix(node.type == ExprType::kBool ? "!=" : "^", node);
       case ExprOp::kSelect:

@@ -539,7 +539,9 @@ TEST(PrintCuda, PrintsWhatTheTemplatesDefine) {
        "(-2147483647 - 1))"},
       {"(q_idx & ~1 | 2 ^ 3) != 0", "(((c.q_idx & (~1)) | (2 ^ 3)) != 0)"},
       {"(h == 1) & (b == 1) | !(h == 2) ^ true",
-       "(((c.h == 1) && (c.b == 1)) || ((!(c.h == 2)) != true))"},
+       "(((c.h == 1) & (c.b == 1)) | ((!(c.h == 2)) != true))"},
+      // Both sides of && are computed: no score has a branch.
+      {"h == 1 && b == 1 || h == 2", "(((c.h == 1) & (c.b == 1)) | (c.h == 2))"},
       {"p.x * kv_idx + 1 > 2", "((expr_mul(p.x, to_f32(c.kv_idx)) + to_f32(1)) > to_f32(2))"},
       {"-score * 0.1 - +1e20f / score", "(((-score) * 0.1f) - (1e+20f / score))",
        SnippetKind::kScoreMod},

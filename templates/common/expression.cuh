@@ -122,14 +122,17 @@ ATTNJIT_DEVICE int expr_sub(int a, int b) { return static_cast<int>(u32(a) - u32
 ATTNJIT_DEVICE int expr_mul(int a, int b) { return static_cast<int>(u32(a) * u32(b)); }
 ATTNJIT_DEVICE int expr_neg(int a) { return static_cast<int>(0u - u32(a)); }
 
-/// Truncates as in C; by zero: 0; INT_MIN / -1 wraps.
+/// A divisor of which C says what it does; 1 in the place of 0 and -1.
+ATTNJIT_DEVICE int plain_divisor(int b) { return u32(b) + 1u <= 1u ? 1 : b; }
+
+/// Truncates as in C; by zero: 0; INT_MIN / -1 wraps. NOTE: a product, of which the second factor is
+/// mostly known before the first score: a choice would be a branch for each, around the division.
 ATTNJIT_DEVICE int expr_div(int a, int b) {
-  if (b == 0) return 0;
-  return b == -1 ? expr_neg(a) : a / b;
+  return expr_mul(a / plain_divisor(b), b == 0 || b == -1 ? b : 1);
 }
 
 /// The remainder of expr_div, with a's sign; by zero: 0.
-ATTNJIT_DEVICE int expr_mod(int a, int b) { return b == 0 || b == -1 ? 0 : a % b; }
+ATTNJIT_DEVICE int expr_mod(int a, int b) { return a % plain_divisor(b); }
 
 /// Shifts count modulo 32; >> keeps the sign.
 ATTNJIT_DEVICE int expr_shl(int a, int b) { return static_cast<int>(u32(a) << (u32(b) & 31u)); }
@@ -145,8 +148,10 @@ ATTNJIT_DEVICE u32 expr_add(u32 a, u32 b) { return a + b; }
 ATTNJIT_DEVICE u32 expr_sub(u32 a, u32 b) { return a - b; }
 ATTNJIT_DEVICE u32 expr_mul(u32 a, u32 b) { return a * b; }
 ATTNJIT_DEVICE u32 expr_neg(u32 a) { return 0u - a; }
-ATTNJIT_DEVICE u32 expr_div(u32 a, u32 b) { return b == 0u ? 0u : a / b; }
-ATTNJIT_DEVICE u32 expr_mod(u32 a, u32 b) { return b == 0u ? 0u : a % b; }
+ATTNJIT_DEVICE u32 expr_div(u32 a, u32 b) {
+  return a / (b == 0u ? 1u : b) * (b == 0u ? 0u : 1u);
+}
+ATTNJIT_DEVICE u32 expr_mod(u32 a, u32 b) { return a % (b == 0u ? 1u : b); }
 ATTNJIT_DEVICE u32 expr_shl(u32 a, u32 b) { return a << (b & 31u); }
 ATTNJIT_DEVICE u32 expr_shr(u32 a, u32 b) { return a >> (b & 31u); }
 ATTNJIT_DEVICE u32 expr_min(u32 a, u32 b) { return a < b ? a : b; }

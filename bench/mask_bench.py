@@ -112,6 +112,13 @@ def drafts(generator, count):
     return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32).cuda(), sees.cuda()
 
 
+def chosen_blocks(rows, blocks):
+    return Cell("chosen.blocks" if rows == 128 else f"chosen.blocks.{rows}",
+                lambda b, h, q, k: blocks[q // rows, k // 128] != 0,
+                {"expression": (custom(f"p.blocks[q_idx / {rows}][kv_idx / 128] != 0",
+                                       blocks="i32[][]"), {"blocks": blocks})})
+
+
 def cookbook():
     """Recipes of docs/masks.md that `cells` has not."""
     generator = torch.Generator().manual_seed(20261127)
@@ -136,12 +143,11 @@ def cookbook():
                lambda b, h, q, k: (k <= q) & ((q - k < 128) | (k // 128 % 4 == 0)),
                {"expression": (custom("kv_idx <= q_idx && (q_idx - kv_idx < 128 || "
                                       "kv_idx / 128 % 4 == 0)"), {})})
-    # 16 of 64 blocks, as an index chooses them.
-    best = torch.rand(64, 64, generator=generator).topk(16).indices
-    blocks = torch.zeros(64, 64, dtype=torch.int32).scatter_(1, best, 1).cuda()
-    yield Cell("chosen.blocks", lambda b, h, q, k: blocks[q // 128, k // 128] != 0,
-               {"expression": (custom("p.blocks[q_idx / 128][kv_idx / 128] != 0",
-                                      blocks="i32[][]"), {"blocks": blocks})})
+    # 16 of 64 blocks of keys for each block of rows, as an index chooses them.
+    for rows in (128, 256, 512):
+        best = torch.rand(8192 // rows, 64, generator=generator).topk(16).indices
+        blocks = torch.zeros(8192 // rows, 64, dtype=torch.int32).scatter_(1, best, 1).cuda()
+        yield chosen_blocks(rows, blocks)
     # NOTE: beyond an array attnjit reads 0, and FlexAttention must not read.
     reach = 128
     relative = torch.randn(2 * 8192, 16, reach, generator=generator).cuda()
@@ -175,6 +181,8 @@ def cells():
                    {"builtin": (tree("and", CAUSAL, {"kind": "chunked", "chunk": size}), {}),
                     "expression": (
                         custom(f"kv_idx <= q_idx && q_idx / {size} == kv_idx / {size}"), {}),
+                    "parameter": (custom("kv_idx <= q_idx && q_idx / p.n == kv_idx / p.n",
+                                         n="i32"), {"n": size}),
                     "array": (tree("and", CAUSAL,
                                    custom("p.doc[q_idx] == p.doc[kv_idx]", doc="i32[]")),
                               {"doc": doc})}, length=length, batch=batch)

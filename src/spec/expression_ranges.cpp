@@ -423,6 +423,26 @@ bool hides_again(const Expression& expression) {
   return false;
 }
 
+int looked_up_block(const Expression& expression, Coord coord) {
+  const std::vector<ExprNode>& nodes = expression.nodes;
+  int least = 0;
+  for (const ExprNode& element : nodes) {
+    if (!is_element(element)) continue;
+    for (int i = 0; i < element.num_args; ++i) {
+      const ExprNode& index = nodes[element.args[i]];
+      if (index.op != Op::kDivide && index.op != Op::kShiftRight) continue;
+      const ExprNode& what = nodes[index.args[0]];
+      const ExprNode& by = nodes[index.args[1]];
+      if (what.op != Op::kCoord || what.coord != coord || !by.constant) continue;
+      const int value = by.value.i;
+      if (index.op == Op::kShiftRight && (value < 0 || value > 30)) continue;
+      const int block = index.op == Op::kShiftRight ? 1 << value : value;
+      if (block > 0 && (least == 0 || block < least)) least = block;
+    }
+  }
+  return least;
+}
+
 bool names(const Expression& expression, Coord coord) {
   return std::any_of(expression.nodes.begin(), expression.nodes.end(), [&](const ExprNode& node) {
     return node.op == Op::kCoord && node.coord == coord;

@@ -128,6 +128,34 @@ TEST(Sm90Plan, TilesOfListedMasksAreAsLongAsWholeOnesAllow) {
   EXPECT_EQ(plan_of(spec).sm90->BN, causal);
 }
 
+// Rows of a block that see keys of their own share no CTA with those of another, unless blocks are
+// so long that few do. Tiles are then no longer than a block of keys.
+TEST(Sm90Plan, BlocksThatAreLookedUpHaveTilesOfTheirOwn) {
+  AttentionSpec spec = sm90_spec(128);
+  spec.mask = mask_of(MaskSpec::Kind::kCustom);
+  spec.mask.custom.name = "m";
+  spec.mask.custom.params = {{"t", ParamSpec::Type::kI32Matrix}};
+  const auto rows = [&](const char* code) {
+    spec.mask.custom.code = code;
+    return plan_of(spec).sm90->num_consumers * 64;
+  };
+  EXPECT_EQ(rows("p.t[q_idx / 128][kv_idx / 128] != 0"), 128);
+  EXPECT_EQ(plan_of(spec).sm90->BN, 128);
+  EXPECT_EQ(rows("p.t[q_row >> 8][kv_idx >> 7] != 0"), 128);
+  EXPECT_EQ(rows("p.t[q_idx / 192][kv_idx / 128] != 0"), 192);
+  EXPECT_EQ(rows("p.t[q_idx / 384][kv_idx / 128] != 0"), 192);
+  EXPECT_EQ(rows("p.t[q_idx / 1024][kv_idx / 128] != 0"), 192);
+  EXPECT_EQ(rows("p.t[q_idx / 128][kv_idx / 64] != 0"), 192);
+  EXPECT_EQ(rows("p.t[q_idx / 64][kv_idx / 128] != 0"), 192);
+  EXPECT_EQ(rows("kv_idx <= q_idx && p.t[b][h] > kv_idx"), 192);
+  // Eight heads of a group: 16 positions a tile of 128 rows.
+  spec.num_q_heads = 8;
+  spec.group = 8;
+  EXPECT_EQ(rows("p.t[q_idx / 128][kv_idx / 128] != 0"), 192);
+  spec.group = 4;
+  EXPECT_EQ(rows("p.t[q_idx / 128][kv_idx / 128] != 0"), 128);
+}
+
 // A mask whose expression decides tiles has a word for each stage of K, between what else the CTA
 // says of its work and the barriers. Other masks keep what they have.
 TEST(Sm90Plan, TilesOfExpressionsAreListed) {

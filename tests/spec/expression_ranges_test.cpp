@@ -259,6 +259,26 @@ TEST(ExpressionRanges, KnowWhetherTilesAreHiddenAgainAndAgain) {
   }
 }
 
+TEST(ExpressionRanges, KnowWhichBlocksAreLookedUp) {
+  const std::vector<ParamSpec> params{{"a", ParamSpec::Type::kI32Array},
+                                      {"m", ParamSpec::Type::kI32Matrix},
+                                      {"n", ParamSpec::Type::kI32}};
+  const auto block = [&](const char* code, Coord coord) {
+    return looked_up_block(parsed(code, params), coord);
+  };
+  const char* const chosen = "p.m[q_idx / 256][kv_idx / 128] != 0";
+  EXPECT_EQ(block(chosen, Coord::kQIdx), 256);
+  EXPECT_EQ(block(chosen, Coord::kKvIdx), 128);
+  EXPECT_EQ(block(chosen, Coord::kQRow), 0);
+  EXPECT_EQ(block("p.a[q_row >> 7] == p.a[q_row / 64]", Coord::kQRow), 64);
+  for (const char* const code :
+       {"p.a[q_idx] == p.a[kv_idx]", "q_idx / 128 == kv_idx / 128", "p.a[q_idx / p.n] > 0",
+        "p.a[(q_idx + 1) / 128] > 0", "p.a[q_idx / -128] > 0", "p.a[q_idx / 0] > 0",
+        "p.a[q_idx >> 31] > 0", "p.a[q_idx >> -1] > 0"}) {
+    EXPECT_EQ(block(code, Coord::kQIdx), 0) << code;
+  }
+}
+
 // The longest and the deepest that the parser takes.
 TEST(ExpressionRanges, EndInTimeForHostileExpressions) {
   std::string wide = "q_idx";

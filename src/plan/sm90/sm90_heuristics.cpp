@@ -12,6 +12,8 @@
 #include "plan/sm90/sm90_roles.h"
 #include "plan/sm90/sm90_shapes.h"
 #include "plan/sm90/sm90_tiling.h"
+#include "spec/expression_ranges.h"
+#include "spec/resolved_spec.h"
 #include "spec/small_window.h"
 
 namespace attnjit {
@@ -140,6 +142,33 @@ void choose_debug(Sm90Plan& plan) {
   plan.num_v_stages = 2;
 }
 
+/// The least block of rows, and of keys, that expressions of the mask look up in arrays; 0: none.
+struct LookedUp {
+  int rows = 0, keys = 0;
+};
+LookedUp looked_up_blocks(const ResolvedSpec& resolved) {
+  LookedUp least;
+  const auto lower = [](int& to, int block) {
+    if (block > 0 && (to == 0 || block < to)) to = block;
+  };
+  for (const auto& snippet : resolved.state().snippets) {
+    if (!snippet || snippet->kind != spec::SnippetKind::kMask) continue;
+    lower(least.rows, spec::looked_up_block(*snippet, spec::Coord::kQIdx));
+    lower(least.rows, spec::looked_up_block(*snippet, spec::Coord::kQRow));
+    lower(least.keys, spec::looked_up_block(*snippet, spec::Coord::kKvIdx));
+  }
+  return least;
+}
+
+/// The tile of depth 128 where rows of a block see blocks of keys of their own: CTAs of 192 rows
+/// would load and pass over what two or three blocks of rows see. Measured of chosen blocks of 128.
+void choose_blocks(Sm90Plan& plan) {
+  plan.num_consumers = 2;
+  plan.BN = 128;
+  plan.num_stages = 2;
+  plan.num_q_stages = 2;
+}
+
 /// Whether a row sees few keys, and the kernel is compiled for their number. NOTE: one that is
 /// interpreted takes it at launch, whatever the spec says.
 bool has_small_window(const AttentionSpec& spec) {
@@ -233,6 +262,15 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
     plan.BN = spec.ov_depth <= 128 ? 128 : 96;
   } else {
     plan.BN = 64;
+  }
+  // NOTE: rows of all heads of a group are one behind another in a tile. Blocks that are much longer
+  // than 192 rows seldom share a CTA, and more rows reuse K and V more.
+  const LookedUp blocks = looked_up_blocks(resolved);
+  if (listed && !plan.kv_lens && spec.qk_depth > 96 && spec.qk_depth <= 128 && blocks.rows > 0 &&
+      blocks.keys > 0 && blocks.rows % 128 == 0 && blocks.rows % 192 != 0 &&
+      blocks.keys % 128 == 0 &&
+      blocks.rows << (sm90_packs_gqa(spec) ? rows_shift(spec.group) : 0) <= 512) {
+    choose_blocks(plan);
   }
   if (is_e4m3(spec)) choose_e4m3(spec, plan);
   if (plan.widens_kv) choose_widened(spec, light, plan);

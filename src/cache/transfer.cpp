@@ -46,6 +46,9 @@ struct NamedFile {
 };
 
 IoResult<NamedFile> find_named(FileSystem& fs, std::string path) {
+  // NOTE: a slash at the end says that it is a folder, as the system has it.
+  const bool is_folder = path.size() > 1 && path.ends_with('/');
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   for (int links = 0; links < 40; ++links) {
     Place place = split(fs, path);
     if (place.folder.state != OpenedFolder::State::kOpen)
@@ -53,6 +56,8 @@ IoResult<NamedFile> find_named(FileSystem& fs, std::string path) {
     const FileSystem::Handle folder = place.folder.folder.get();
     const auto stat = uninterrupted([&] { return fs.stat_at(folder, place.name); });
     if (!stat.ok() || stat.value.type != FileStat::Type::kSymlink) {
+      if (is_folder && !stat.ok()) return {{}, stat.error};
+      if (is_folder && stat.value.type != FileStat::Type::kFolder) return {{}, ENOTDIR};
       return {{std::move(place), stat}, 0};
     }
     const auto target = uninterrupted([&] { return fs.read_link(folder, place.name); });

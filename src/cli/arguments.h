@@ -28,7 +28,7 @@ struct SpecArguments {
 struct ProblemArguments {
   std::optional<std::int64_t> batch;
   std::optional<std::string> q_len, kv_len;  ///< M[,M..]
-  std::int64_t pairs = 2;                    ///< merge
+  std::optional<std::int64_t> pairs;         ///< merge
   std::string given_map = "none";            ///< "mask", "random"
   std::string seed = "0";
   std::string input = "normal";

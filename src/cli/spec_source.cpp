@@ -42,7 +42,7 @@ Status read_scale(const std::optional<double>& from, std::optional<float>& to) {
   if (!from) return {};
   const auto value = static_cast<float>(*from);
   if (!std::isfinite(value) || !(value > 0)) {
-    return invalid("scale", fmt::format("is {}; allowed: a positive number", *from));
+    return invalid("scale", fmt::format("is {}; allowed: 1e-45 to 3.4e38, as an f32", *from));
   }
   to = value;
   return {};
@@ -100,7 +100,10 @@ Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,
                                             const AttentionSpec& spec) {
   verify::ProblemRequest request;
   request.batch = arguments.batch;
-  request.pairs = arguments.pairs;
+  if (arguments.pairs && !spec.merge) {
+    return invalid("pairs", fmt::format("is {}, but the spec is of no merge", *arguments.pairs));
+  }
+  request.pairs = arguments.pairs.value_or(request.pairs);
   using Map = verify::GivenMapKind;
   if (arguments.given_map == "mask") {
     request.given_map = Map::kOfMask;

@@ -379,8 +379,9 @@ Result<ModelAttention> read_hf_config(std::string_view json) {
   if (fields.error()) return *fields.error();
   for (const LayerKind& layer : model.kinds) {
     if (layer.kv_heads > 0 && layer.q_heads % layer.kv_heads == 0) continue;
+    const JsonValue* const value = fields.value("num_key_value_heads");
     return problem(
-        object, "num_key_value_heads",
+        value != nullptr ? *value : object, "num_key_value_heads",
         fmt::format("is {}, which does not divide {} query heads", layer.kv_heads, layer.q_heads));
   }
   if (!architecture->note.empty()) model.notes.emplace_back(architecture->note);

@@ -7,6 +7,8 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <string_view>
 
 #include "base/machine_limits.h"
 #include "plan/forward_support.h"
@@ -74,12 +76,19 @@ std::vector<int> per_sequence(const std::vector<std::int64_t>& lengths, int batc
   return result;
 }
 
-void fill_launch_scalars(AttentionSpec& spec, const ProblemRequest& request) {
+Status fill_launch_scalars(AttentionSpec& spec, const ProblemRequest& request) {
+  std::set<std::string_view> taken;
   spec::visit_scalars(spec, [&](const auto& scalar, auto& node) {
     if (scalar.get(node) != 0) return;
     const auto given = request.scalars.find(scalar.name);
     scalar.set(node, given != request.scalars.end() ? given->second : scalar.sample);
+    taken.insert(scalar.name);
   });
+  for (const auto& [name, value] : request.scalars) {
+    if (taken.contains(name)) continue;
+    return invalid(name, fmt::format("is {}, but a launch of this spec takes none", value));
+  }
+  return {};
 }
 
 Status check_storage(const AttentionSpec& spec) {
@@ -334,7 +343,9 @@ Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& r
   problem.spec = resolve(spec);
   if (Status status = check_storage(problem.spec); !status) return std::move(status).error();
   if (Status status = check_params(spec, request.params); !status) return std::move(status).error();
-  fill_launch_scalars(problem.spec, request);
+  if (Status status = fill_launch_scalars(problem.spec, request); !status) {
+    return std::move(status).error();
+  }
   problem.scale = request.scale.value_or(1.0F / std::sqrt(static_cast<float>(spec.qk_depth)));
   if (!std::isfinite(problem.scale) || problem.scale <= 0) {
     return invalid("scale", fmt::format("{}; a positive finite number", problem.scale));

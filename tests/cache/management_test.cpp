@@ -542,12 +542,19 @@ TEST_F(ManagementTest, AnExportReplacesNothingButFiles) {
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalid);
   EXPECT_NE(refused.error().message.find("not a regular file"), std::string::npos);
   EXPECT_EQ(fs.files("/home/u").size(), fs.files("/home/u/cache").size()) << "no temporary is left";
+  for (const auto& error : {cache->export_bundle("/home/u/folder/").error(),
+                            cache->import_bundle("/home/u/folder/").error()}) {
+    EXPECT_NE(error.message.find("not a regular file"), std::string::npos) << error.message;
+  }
+  EXPECT_FALSE(cache->export_bundle("/home/u/new/").ok());
+  EXPECT_FALSE(fs.exists("/home/u/new"));
   // A link is followed, and stays; what it leads to need not be there yet.
   fs.put_symlink("/home/u/link", "bundle", 1000);
   ASSERT_TRUE(cache->export_bundle("/home/u/link").ok());
   EXPECT_TRUE(fs.exists("/home/u/bundle"));
   ASSERT_TRUE(cache->export_bundle("/home/u/link").ok()) << "an old bundle is replaced";
   EXPECT_TRUE(cache->import_bundle("/home/u/link").ok());
+  EXPECT_FALSE(cache->import_bundle("/home/u/bundle/").ok()) << "no folder";
   fs.put_symlink("/home/u/circle", "circle", 1000);
   EXPECT_FALSE(cache->export_bundle("/home/u/circle").ok());
 }

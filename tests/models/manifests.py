@@ -22,7 +22,7 @@ WRONG = (
     ({}, (), ("model_type", "is missing")),
     ([], (), ("an object",)),
     ({**LLAMA, "num_attention_heads": None}, (), ("num_attention_heads", "is missing")),
-    ({**LLAMA, "num_key_value_heads": 5}, (), ("num_key_value_heads", "does not divide 32")),
+    ({**LLAMA, "num_key_value_heads": 5}, (), ("num_key_value_heads", "does not divide 32", "line 4")),
     ({**LLAMA, "head_dim": -1}, (), ("head_dim", "is -1")),
     ({**LLAMA, "head_dim": "128"}, (), ("head_dim", 'the string "128"')),
     ({**LLAMA, "layer_types": ["full_attention", "spiral"]}, (), ("layer_types", "spiral")),
@@ -62,7 +62,7 @@ RIGHT = (
 
 
 def run(attnjit, config, *flags):
-    return subprocess.run([attnjit, "manifest", "-", *flags], input=json.dumps(config),
+    return subprocess.run([attnjit, "manifest", "-", *flags], input=json.dumps(config, indent=1),
                           capture_output=True, text=True, check=False)
 
 

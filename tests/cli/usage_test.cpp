@@ -212,7 +212,7 @@ TEST_F(Usage, ProblemsOfVerifyAreTold) {
   expect_bad(hopper("verify", {"--scale", "nan"}), "scale");
   expect_bad(hopper("verify", {"--scale", "1e300"}), "3.4e38, as an f32");
   expect_bad(hopper("verify", {"--window", "9"}), "window: is 9, but a launch of this spec");
-  expect_bad(hopper("verify", {"--mask", "sliding_window", "--cap", "9"}), "cap");
+  expect_bad(hopper("verify", {"--cap", "9"}), "cap");
   expect_bad(hopper("verify", {"--pairs", "3"}), "pairs: is 3, but the spec is of no merge");
   expect_bad(hopper("verify", {"--param", "x=1"}), "param x");
   expect_bad(hopper("verify", {"--param", "x"}), "NAME=VALUE");

@@ -273,8 +273,7 @@ TEST(ExpressionRanges, KnowWhichBlocksAreLookedUp) {
   EXPECT_EQ(block("p.a[q_row >> 7] == p.a[q_row / 64]", Coord::kQRow), 64);
   for (const char* const code :
        {"p.a[q_idx] == p.a[kv_idx]", "q_idx / 128 == kv_idx / 128", "p.a[q_idx / p.n] > 0",
-        "p.a[(q_idx + 1) / 128] > 0", "p.a[q_idx / -128] > 0", "p.a[q_idx / 0] > 0",
-        "p.a[q_idx >> 31] > 0", "p.a[q_idx >> -1] > 0"}) {
+        "p.a[(q_idx + 1) / 128] > 0", "p.a[q_idx / -128] > 0", "p.a[q_idx >> 31] > 0"}) {
     EXPECT_EQ(block(code, Coord::kQIdx), 0) << code;
   }
 }

@@ -75,8 +75,8 @@ bool reads_arrays(const Expression& expression);
 /// element hangs on kv_idx. Where it does not, two ends and a hole are most of what it hides.
 bool hides_again(const Expression& expression);
 
-/// The block that a mask looks up in arrays: what a coordinate is divided by where it is an index of
-/// an element, as in p.blocks[q_idx / 128][kv_idx / 128]; the least of several, 0 where there is
+/// The block that a mask looks up in arrays: what a coordinate is divided by where it is an index
+/// of an element, as in p.blocks[q_idx / 128][kv_idx / 128]; the least of several, 0 where there is
 /// none.
 int looked_up_block(const Expression& expression, Coord coord);
 

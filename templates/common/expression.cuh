@@ -125,8 +125,9 @@ ATTNJIT_DEVICE int expr_neg(int a) { return static_cast<int>(0u - u32(a)); }
 /// A divisor of which C says what it does; 1 in the place of 0 and -1.
 ATTNJIT_DEVICE int plain_divisor(int b) { return u32(b) + 1u <= 1u ? 1 : b; }
 
-/// Truncates as in C; by zero: 0; INT_MIN / -1 wraps. NOTE: a product, of which the second factor is
-/// mostly known before the first score: a choice would be a branch for each, around the division.
+/// Truncates as in C; by zero: 0; INT_MIN / -1 wraps. NOTE: a product, of which the second factor
+/// is mostly known before the first score: a choice would be a branch for each, around the
+/// division.
 ATTNJIT_DEVICE int expr_div(int a, int b) {
   return expr_mul(a / plain_divisor(b), b == 0 || b == -1 ? b : 1);
 }
@@ -148,9 +149,7 @@ ATTNJIT_DEVICE u32 expr_add(u32 a, u32 b) { return a + b; }
 ATTNJIT_DEVICE u32 expr_sub(u32 a, u32 b) { return a - b; }
 ATTNJIT_DEVICE u32 expr_mul(u32 a, u32 b) { return a * b; }
 ATTNJIT_DEVICE u32 expr_neg(u32 a) { return 0u - a; }
-ATTNJIT_DEVICE u32 expr_div(u32 a, u32 b) {
-  return a / (b == 0u ? 1u : b) * (b == 0u ? 0u : 1u);
-}
+ATTNJIT_DEVICE u32 expr_div(u32 a, u32 b) { return a / (b == 0u ? 1u : b) * (b == 0u ? 0u : 1u); }
 ATTNJIT_DEVICE u32 expr_mod(u32 a, u32 b) { return a % (b == 0u ? 1u : b); }
 ATTNJIT_DEVICE u32 expr_shl(u32 a, u32 b) { return a << (b & 31u); }
 ATTNJIT_DEVICE u32 expr_shr(u32 a, u32 b) { return a >> (b & 31u); }

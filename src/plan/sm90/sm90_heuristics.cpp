@@ -263,8 +263,8 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
   } else {
     plan.BN = 64;
   }
-  // NOTE: rows of all heads of a group are one behind another in a tile. Blocks that are much longer
-  // than 192 rows seldom share a CTA, and more rows reuse K and V more.
+  // NOTE: rows of all heads of a group are one behind another in a tile. Blocks that are much
+  // longer than 192 rows seldom share a CTA, and more rows reuse K and V more.
   const LookedUp blocks = looked_up_blocks(resolved);
   if (listed && !plan.kv_lens && spec.qk_depth > 96 && spec.qk_depth <= 128 && blocks.rows > 0 &&
       blocks.keys > 0 && blocks.rows % 128 == 0 && blocks.rows % 192 != 0 &&

@@ -718,6 +718,11 @@ class Engine {
     ++chosen->second.begun;
     chosen->second.last_begin = now_;
     product.begin = now_;
+    // What is owed is made good while no product runs.
+    for (u32 p = 0; p < kPartitions; ++p) {
+      const double free = now_ - sm.product_end - (sm.port_used[p] - sm.port_used_then[p]);
+      sm.port_owed[p] = std::max(0.0, sm.port_owed[p] - free);
+    }
     product.port_used = sm.port_used;
     times_.tensor_busy += product.cycles * product.sms;
     events_.push({now_ + product.cycles, sequence_++, Event::Kind::kProduct, nullptr, {}, index});
@@ -727,16 +732,22 @@ class Engine {
   void end_product(u32 index) {
     Sm& sm = sms_[index];
     Product& product = *sm.running;
+    // What it lacks may come later, while little is owed: a burst of others does not hold it up.
     double missing = 0;
+    std::array<double, kPartitions> owed{};
     for (u32 p = 0; p < kPartitions; ++p) {
       const double free = now_ - product.begin - (sm.port_used[p] - product.port_used[p]);
-      missing = std::max(missing, product.port_slots - free);
+      owed[p] = std::max(0.0, sm.port_owed[p] + product.port_slots - free);
+      missing = std::max(missing, owed[p] - p_.product_port_slack);
     }
     if (missing > 0) {
       events_.push(
           {now_ + std::ceil(missing), sequence_++, Event::Kind::kProduct, nullptr, {}, index});
       return;
     }
+    sm.port_owed = owed;
+    sm.port_used_then = sm.port_used;
+    sm.product_end = now_;
     if (options_.trace)
       span({product.begin, now_,
             product.resident->cluster->linear_index(*product.ops[0]->issuer->cta), -1,

@@ -115,7 +115,10 @@ struct ProductQueue {
 /// When each unit of an SM is free.
 struct Sm {
   std::array<double, kPartitions> port_free{};
-  std::array<double, kPartitions> port_used{};  ///< slots, from the begin
+  std::array<double, kPartitions> port_used{};       ///< slots, from the begin
+  std::array<double, kPartitions> port_owed{};       ///< slots that products before did not get
+  std::array<double, kPartitions> port_used_then{};  ///< when the last product ended
+  double product_end = 0;
   std::array<std::array<double, kPipes>, kPartitions> pipe_free{};
   double lsu_free = 0;
   double copy_free = 0;

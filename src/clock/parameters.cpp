@@ -54,6 +54,7 @@ std::vector<ParameterRow> hopper() {
       {"product_issue_columns", &P::product_issue_columns, 8, "columns", kM, "products.issue4"},
       {"product_issue_cycles", &P::product_issue_cycles, 2, "cycles", kM, "products.issue4"},
       {"product_port_columns", &P::product_port_columns, 4, "columns", kM, "beside.fma"},
+      {"product_port_slack", &P::product_port_slack, 32, "slots", kC, "tiles of 3 consumers"},
       {"product_slows_alu", &P::product_slows_alu, 1.0, "", kM, "beside.max, .pack"},
       {"product_slows_xu", &P::product_slows_xu, 0.36, "", kM, "beside.ex2"},
       {"product_delays_xu", &P::product_delays_xu, 14, "cycles", kC, "beside.softmax.warpgroups1"},

@@ -68,6 +68,7 @@ struct Parameters {
   /// Columns of a wgmma per slot that it needs while it runs, since its accumulators are registers;
   /// other instructions have theirs first. 0: none.
   double product_port_columns = 0;
+  double product_port_slack = 0;  ///< such slots that products may lack before one waits for them
   /// By how much of it an instruction that is issued while a wgmma runs keeps its pipe longer.
   double product_slows_alu = 0, product_slows_xu = 0;
   double product_delays_xu = 0;  ///< cycles by which a result of the XU comes later beside a wgmma
@@ -99,6 +100,6 @@ const std::vector<ParameterRow>& parameter_table(Arch arch);
 /// Its values.
 Parameters parameters_of(Arch arch);
 /// Grows with each change of a number or of the model: what was timed by another is not compared.
-inline constexpr int kModelVersion = 8;
+inline constexpr int kModelVersion = 9;
 
 }  // namespace attnjit::clock

@@ -63,6 +63,38 @@ TEST(Tuning, UnevenWorkMayPersist) {
   EXPECT_EQ(paged.error().field, "tuning.persistent");
 }
 
+std::string constants_of(const KernelPlan& plan) {
+  std::string text;
+  for (const ConfigConstant& one : plan.main().constants) text += one.name + one.value + "\n";
+  return text;
+}
+
+// A row may say whether two CTAs multiply together, where the caller does not and both can.
+TEST(Tuning, PairsOrCtasAlone) {
+  const Tuning pairs = tuning_of(R"({"pair_cta": 1})", "{}");
+  const Tuning alone = tuning_of(R"({"pair_cta": 0})", "{}");
+  const auto cluster = [](const AttentionSpec& spec, const Tuning* tuning) {
+    return plan_of(spec, {}, tuning).sm100->cluster;
+  };
+  EXPECT_EQ(cluster(dense(128), nullptr), 1);
+  EXPECT_EQ(cluster(dense(128), &pairs), 2);
+  EXPECT_EQ(cluster(dense(256), nullptr), 2);
+  EXPECT_EQ(cluster(dense(256), &alone), 1);
+  PlanOptions asked;
+  asked.pair_cta = true;
+  EXPECT_EQ(constants_of(plan_of(dense(128), {}, &pairs)),
+            constants_of(plan_of(dense(128), asked)));
+  AttentionSpec paged = dense(256);
+  paged.page_size = 64;
+  for (const auto& [spec, options] :
+       {std::pair(dense(64), PlanOptions{}), std::pair(paged, PlanOptions{}),
+        std::pair(dense(128), asked)}) {
+    const Result<KernelPlan> refused = plan(spec, options, &pairs);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().field, "tuning.pair_cta");
+  }
+}
+
 AttentionSpec causal_of(int depth, int group) {
   AttentionSpec spec = dense(depth);
   spec.group = group;

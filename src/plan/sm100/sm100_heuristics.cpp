@@ -193,6 +193,20 @@ bool sm100_pairs_by_default(const ResolvedSpec& resolved) {
          !lists_sequences(*resolved) && !widens_kv(*resolved) && !walks_map(resolved);
 }
 
+bool sm100_may_choose_pairs(const ResolvedSpec& resolved, ConfigKind kind, bool one_o) {
+  const PlanOptions& options = resolved.options();
+  const bool two_o_in_pairs = resolved->qk_depth > kSm100Pairless && kind != ConfigKind::kMla;
+  return !options.pair_cta && !options.num_qo && !has_own_rope(*resolved) &&
+         resolved->partition_keys == 0 && resolved->num_partitions == 1 &&
+         (one_o || two_o_in_pairs) && sm100_pairs_by_default(resolved);
+}
+
+PlanOptions sm100_options(const ResolvedSpec& resolved, const Sm100Tuning& tuned) {
+  PlanOptions options = resolved.options();
+  if (tuned.pair_cta) options.pair_cta = *tuned.pair_cta != 0;
+  return options;
+}
+
 std::int64_t sm100_polynomial_pairs(const AttentionSpec& spec, const Sm100Plan& plan,
                                     const Sm100Variant& variant) {
   if (spec.arch == Arch::kSm103a) return 0;

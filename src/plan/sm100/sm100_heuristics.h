@@ -26,6 +26,9 @@ bool sm100_takes_one_o(const AttentionSpec& spec, const PlanOptions& options, Co
 /// e4m3, where 128 take half of the TMA's lines; but they pad a row to 128 columns.
 std::optional<int> sm100_swizzle(const AttentionSpec& spec, const PlanOptions& options);
 
+/// The greatest depth of K at which no pair of CTAs with two O multiplies together.
+inline constexpr int kSm100Pairless = 64;
+
 /// The reference's tiles, with the swizzle that is chosen here.
 Fa4Config sm100_fa4_config(const AttentionSpec& spec, PlanOptions options);
 
@@ -48,6 +51,13 @@ std::int64_t sm100_one_o_keys(bool pair_cta);
 /// alone is too slow. Not where a sequence's rows fit a CTA's tile, whose pair would have a CTA
 /// without rows; so decodes among the prompts of a ragged batch would.
 bool sm100_pairs_by_default(const ResolvedSpec& resolved);
+
+/// Whether a tuning row may choose pairs or CTAs alone: where the caller does not say, and both
+/// serve batches of one length.
+bool sm100_may_choose_pairs(const ResolvedSpec& resolved, ConfigKind kind, bool one_o);
+
+/// The caller's options, with what a row chooses among them.
+PlanOptions sm100_options(const ResolvedSpec& resolved, const Sm100Tuning& tuned);
 
 /// The pairs of a row's exponentials that are polynomials on the FMA pipe (the table of
 /// docs/sm100.md). By cycles of 128 keys: 1024 of MUFU, less 16 a pair, against the tensor cores' 4

@@ -25,6 +25,7 @@ struct Sm100Tuning {
   Choice num_qk_stages;
   Choice exp2_fma_pairs;
   Choice persistent;
+  Choice pair_cta;
   Choice softmax_registers;
   Choice correction_registers;
   Choice other_registers;
@@ -76,6 +77,11 @@ inline constexpr Sm100Knob kSm100Knobs[] = {
      [](const Sm100Plan& plan) { return plan.persistent; },
      [](const Sm100Plan& plan) {
        return plan.can_persist ? Sm100Knob::Values{0, 1} : Sm100Knob::Values{};
+     }},
+    {"pair_cta", &Sm100Tuning::pair_cta, true,
+     [](const Sm100Plan& plan) { return std::int64_t{plan.cluster > 1}; },
+     [](const Sm100Plan& plan) {
+       return plan.can_pair ? Sm100Knob::Values{0, 1} : Sm100Knob::Values{};
      }},
     {"num_qk_stages", &Sm100Tuning::num_qk_stages, false,
      [](const Sm100Plan& plan) { return plan.variants.front().num_qk_stages; }, nullptr},

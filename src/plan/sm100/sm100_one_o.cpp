@@ -24,7 +24,7 @@ namespace attnjit {
 Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
                              const Sm100Tuning& tuned) {
   const AttentionSpec& spec = *resolved;
-  const PlanOptions& options = resolved.options();
+  const PlanOptions options = sm100_options(resolved, tuned);
   if (options.num_qo.value_or(1) != 1) {
     const char* nothing_left = spec.ov_depth > 192 ? "S no tensor memory"
                                : widens_kv(spec)   ? "the widening no registers"

@@ -20,14 +20,19 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
   const ConfigKind kind = resolve_config_kind(ConfigKind::kAuto, spec, resolved.options());
   const bool one_o = sm100_takes_one_o(spec, resolved.options(), kind);
   const Result<Sm100Tuning> tuned = Sm100Tuning::read(values, one_o);
-  const Sm100Tuning choices = tuned ? *tuned : Sm100Tuning();
+  Sm100Tuning choices = tuned ? *tuned : Sm100Tuning();
+  const bool can_pair = sm100_may_choose_pairs(resolved, kind, one_o);
+  std::int64_t pair = 0;
+  Status status = choices.take(&Sm100Tuning::pair_cta, 0, can_pair ? 1 : 0, 1, pair);
+  if (!can_pair) choices.pair_cta.reset();
   Result<Sm100Plan> plan =
       one_o ? plan_one_o(resolved, kind, choices) : plan_two_o(resolved, kind, choices);
   if (!plan) return plan;
   // A spec that no tiles serve is unsupported, whatever a row chooses for it.
   if (!tuned) return tuned.error();
-  Status status =
-      choices.take(&Sm100Tuning::exp2_fma_pairs, 0, plan->exp2_pairs, 1, plan->exp2_fma_pairs);
+  if (!status) return status.error();
+  plan->can_pair = can_pair;
+  status = choices.take(&Sm100Tuning::exp2_fma_pairs, 0, plan->exp2_pairs, 1, plan->exp2_fma_pairs);
   if (!status) return status.error();
   status =
       choices.take(&Sm100Tuning::persistent, 0, plan->can_persist ? 1 : 0, 1, plan->persistent);

@@ -195,6 +195,7 @@ struct Sm100Plan {
   bool announced = false;
   bool counted = false;         ///< of those that are announced: they are counted off
   bool can_persist = false;     ///< a CTA may walk several work tiles that it counts off itself
+  bool can_pair = false;        ///< a tuning row may choose whether CTAs multiply in pairs
   std::int64_t persistent = 0;  ///< 1: it does, a CTA per SM; 0: it does not
   bool mapped = false;          ///< it walks lists of a map of the mask (templates/maps)
   bool trims = false;           ///< an expression says which tiles are walked (seen_tiles.cuh)

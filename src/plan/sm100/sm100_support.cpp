@@ -9,6 +9,7 @@
 
 #include "plan/forward_support.h"
 #include "plan/signature.h"
+#include "plan/sm100/sm100_heuristics.h"
 #include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {
@@ -67,9 +68,9 @@ std::optional<Error> sm100_check_shape(const AttentionSpec& spec) {
 
 std::string sm100_why_no_tiles(const Fa4Config& config) {
   // NOTE: the reference has none above 128 either, but there are kernels of those.
-  constexpr int kPairless = 64;
-  if (config.pair_cta && config.qk_depth <= kPairless && config.num_qo() == 2) {
-    return fmt::format("pair_cta needs a qk_depth above {}; it is {}", kPairless, config.qk_depth);
+  if (config.pair_cta && config.qk_depth <= kSm100Pairless && config.num_qo() == 2) {
+    return fmt::format("pair_cta needs a qk_depth above {}; it is {}", kSm100Pairless,
+                       config.qk_depth);
   }
   if (!config.pair_cta || config.qk_depth <= 128 || config.num_qo() == 1) {
     return config.unsupported_with_any_keys();

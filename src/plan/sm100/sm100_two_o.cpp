@@ -32,7 +32,7 @@ constexpr std::int64_t kLeastDepth = 64;  // that the reference serves
 Result<Sm100Plan> plan_two_o(const ResolvedSpec& resolved, ConfigKind kind,
                              const Sm100Tuning& tuned) {
   const AttentionSpec& spec = *resolved;
-  const PlanOptions& options = resolved.options();
+  const PlanOptions options = sm100_options(resolved, tuned);
   Sm100Plan plan;
   plan.reference = kind;
   // Sizes count what the kernel loads; deviations are from what the reference counts.

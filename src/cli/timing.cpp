@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string>
 
 #include "cli/json.h"
@@ -84,6 +85,11 @@ Json cycles_json(const WarpTimes& times) {
 
 double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
+/// Of all sub-partitions.
+double all_slots(const clock::SmTimes& sm) {
+  return std::accumulate(sm.issue_slots.begin(), sm.issue_slots.end(), 0.0);
+}
+
 Json launch_json(const LaunchTime& launch, const std::vector<RoleTimes>& roles,
                  const std::map<std::string, double>& waits, double sms) {
   Json json;
@@ -104,13 +110,18 @@ Json launch_json(const LaunchTime& launch, const std::vector<RoleTimes>& roles,
   Json units;
   units["tensor"] = share(sm.tensor_busy, all_cycles);
   units["copies"] = share(sm.copy_busy, all_cycles);
-  units["issue"] = share(sm.issue_slots, 4 * all_cycles);
+  units["issue"] = share(all_slots(sm), 4 * all_cycles);
+  units["shared_memory"] = launch.shared_share;
+  units["tensor_memory"] = share(sm.tensor_memory_busy, 4 * all_cycles);
+  units["l2"] = launch.l2_share;
+  units["hbm"] = launch.hbm_share;
   for (std::size_t pipe = 1; pipe < clock::kPipes; ++pipe) {
     const bool shared = pipe == static_cast<std::size_t>(clock::Pipe::kLsu);
     units[std::string(to_string(static_cast<clock::Pipe>(pipe)))] =
         share(sm.pipe_busy[pipe], (shared ? 1 : 4) * all_cycles);
   }
   json["busy"] = std::move(units);
+  json["issue_slots"] = sm.issue_slots;
   json["roles"] = Json::object();
   for (const RoleTimes& role : roles) json["roles"][role.name] = cycles_json(role.times);
   json["barrier_waits"] = waits;
@@ -131,12 +142,17 @@ std::string launch_text(const LaunchTime& launch, const std::vector<RoleTimes>& 
   text += fmt::format(
       "  of the cycles busy: tensor cores {:.1f} %, copies {:.1f} %, issue ports {:.1f} %",
       100 * share(sm.tensor_busy, all_cycles), 100 * share(sm.copy_busy, all_cycles),
-      100 * share(sm.issue_slots, 4 * all_cycles));
+      100 * share(all_slots(sm), 4 * all_cycles));
   for (std::size_t pipe = 1; pipe < clock::kPipes; ++pipe) {
     const bool shared = pipe == static_cast<std::size_t>(clock::Pipe::kLsu);
     text += fmt::format(", {} {:.1f} %", to_string(static_cast<clock::Pipe>(pipe)),
                         100 * share(sm.pipe_busy[pipe], (shared ? 1 : 4) * all_cycles));
   }
+  text += fmt::format(
+      "\n  of their rates in use: shared memory {:.1f} %, tensor memory {:.1f} %, L2 {:.1f} %, HBM "
+      "{:.1f} %; issue slots by sub-partition {:.0f}",
+      100 * launch.shared_share, 100 * share(sm.tensor_memory_busy, 4 * all_cycles),
+      100 * launch.l2_share, 100 * launch.hbm_share, fmt::join(sm.issue_slots, ", "));
   text += fmt::format("\n  loaded by all SMs {:.1f} MB, {:.1f} % of it from L2\n",
                       launch.loaded_bytes / 1e6, 100 * launch.hit_fraction);
   text += fmt::format("  share of the warps' cycles, by role\n  {:<16}", "");

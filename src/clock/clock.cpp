@@ -231,7 +231,13 @@ class LaunchClock {
     for (const auto& [buffer, n] : by_buffer)
       missed += std::min(n * others, size_of_buffer(buffer));
     launch->hit_fraction = bytes > 0 ? 1 - missed / (bytes * others) : 1;
-    const double hbm_gb_per_s = missed / (launch->cycles / around.clock_mhz * 1000);
+    const double ns = launch->cycles / around.clock_mhz * 1000;
+    const double hbm_gb_per_s = missed / ns;
+    launch->l2_share = launch->loaded_bytes / ns / p_.l2_gb_per_s;
+    launch->hbm_share = hbm_gb_per_s / p_.hbm_gb_per_s;
+    const SmTimes& slowest = launch->slowest;
+    launch->shared_share =
+        slowest.shared_bytes / p_.operand_bytes_per_cycle / (slowest.cycles * slowest.sms);
     launch->mhz = clock_of(p_, launch->tensor_share * around.active_sms / p_.sms,
                            std::min(1.0, hbm_gb_per_s / p_.hbm_gb_per_s));
     return {};

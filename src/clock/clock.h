@@ -30,6 +30,8 @@ struct LaunchTime {
   double tensor_share = 0;               ///< of the cycles in which the tensor cores are busy
   double hit_fraction = 1;               ///< of loaded bytes that are in L2
   double loaded_bytes = 0;               ///< by all SMs
+  double l2_share = 0, hbm_share = 0;    ///< of their rates, that loads take
+  double shared_share = 0;               ///< of shared memory's rate, on the SM that ends last
   std::uint64_t ctas = 0;                ///< of the launch
   unsigned ctas_per_sm = 0;              ///< that an SM holds at once
   std::vector<std::uint64_t> timed_sms;  ///< which were run

@@ -241,7 +241,7 @@ class Engine {
         sm.pipe_free[w.partition][pipe] = time + busy;
       }
       times_.pipe_busy[pipe] += busy;
-      times_.issue_slots += cost.slots;
+      times_.issue_slots[w.partition] += cost.slots;
       w.times.issued += cost.slots;
       w.last = end;
       w.earliest = std::max(end, time + cost.keeps);
@@ -607,6 +607,7 @@ class Engine {
         sm.copy_free = begin + busy;
         times_.copy_busy += busy;
         times_.loaded_bytes += bytes;
+        times_.shared_bytes += bytes * static_cast<double>(work.targets);
         times_.loaded_by_buffer[static_cast<unsigned>(work.address >> emulator::kBufferShift)] +=
             bytes;
         const double end =
@@ -634,6 +635,7 @@ class Engine {
         const double busy = std::max(p_.tma_issue, bytes / hbm_bytes_);
         sm.copy_free = begin + busy;
         times_.copy_busy += busy;
+        times_.shared_bytes += bytes;
         trace_unit(w, "copies", begin, begin + busy + p_.store_latency, op.site);
         bulk_store_ = {w.warp,       op.site,    time,
                        work.address, work.bytes, begin + busy + p_.store_latency};
@@ -648,6 +650,7 @@ class Engine {
         sm.copy_free = begin + busy;
         times_.copy_busy += busy;
         times_.loaded_bytes += bytes;
+        times_.shared_bytes += bytes;
         if (work.bytes != 0)
           times_.loaded_by_buffer[static_cast<unsigned>(work.address >> emulator::kBufferShift)] +=
               bytes;
@@ -660,7 +663,9 @@ class Engine {
       case Kind::kTensorWrite: {
         double& free = sm.tensor_memory_free[w.partition];
         const double begin = std::max(time, free);
-        free = begin + static_cast<double>(work.bytes) / p_.tensor_memory_bytes;
+        const double busy = static_cast<double>(work.bytes) / p_.tensor_memory_bytes;
+        free = begin + busy;
+        times_.tensor_memory_busy += busy;
         complete_at(resident, {&op}, free + p_.tensor_memory_latency);
         return;
       }
@@ -725,6 +730,7 @@ class Engine {
     }
     product.port_used = sm.port_used;
     times_.tensor_busy += product.cycles * product.sms;
+    times_.shared_bytes += static_cast<double>(product.shared_bytes) * product.sms;
     events_.push({now_ + product.cycles, sequence_++, Event::Kind::kProduct, nullptr, {}, index});
   }
 

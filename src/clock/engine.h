@@ -71,9 +71,11 @@ struct SmTimes {
   std::vector<WarpTimes> warps;                 ///< by index in the CTA, over all its CTAs
   std::map<BarrierWait, double> barrier_waits;  ///< cycles of warps
   double tensor_busy = 0, copy_busy = 0;
+  double shared_bytes = 0;        ///< of shared memory that products and copies read or write
+  double tensor_memory_busy = 0;  ///< of the sub-partitions' ports, for loads and stores
   double loaded_bytes = 0;
   std::map<unsigned, double> loaded_by_buffer;
-  double issue_slots = 0;  ///< of all four sub-partitions
+  std::array<double, 4> issue_slots{};  ///< by sub-partition
   std::array<double, kPipes> pipe_busy{};
   std::uint64_t instructions = 0;
   std::vector<Span> spans;

@@ -177,6 +177,18 @@ TEST(Clock, WarpgroupsShareTheTensorCores) {
   EXPECT_DOUBLE_EQ(more(256), 2 * 16 * 64);
 }
 
+// What a report says of memories and issue ports: eight products read 4096 bytes of B each, and one
+// warp issues on one sub-partition.
+TEST(Clock, TellsWhatOfMemoriesAndPortsWasInUse) {
+  const LaunchTime read = launch_of(kernel(products(8, 128, true)), 128);
+  EXPECT_DOUBLE_EQ(read.slowest.shared_bytes, 8 * 4096);
+  EXPECT_DOUBLE_EQ(read.shared_share, 8 * 4096 / kP.operand_bytes_per_cycle / read.slowest.cycles);
+  EXPECT_EQ(read.l2_share, 0);
+  const SmTimes one = launch_of(kernel(apart(96)), 32).slowest;
+  EXPECT_GT(one.issue_slots[0], 96);
+  EXPECT_EQ(one.issue_slots[1] + one.issue_slots[2] + one.issue_slots[3], 0);
+}
+
 // The tensor cores take products in the order of their issue: a warpgroup's eight are over before
 // those that another issued after them.
 TEST(Clock, ProductsRunInTheOrderOfTheirIssue) {

@@ -106,6 +106,14 @@ ATTNJIT_DEVICE void cluster_barrier() {
   asm volatile("barrier.cluster.arrive;\n\tbarrier.cluster.wait;" ::: "memory");
 }
 
+/// barrier.cluster (9.7.13.4), its halves: arrives, in no order with what the thread did in memory
+/// but for a fence of its own; and waits. NOTE: an arrival that releases is a fence of the whole
+/// GPU.
+ATTNJIT_DEVICE void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+ATTNJIT_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
+
 /// nanosleep (9.7.20): for 0 to 2 `nanoseconds`.
 ATTNJIT_DEVICE void nanosleep(u32 nanoseconds) {
   asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
@@ -452,11 +460,14 @@ ATTNJIT_DEVICE void store_shared_v4(u32 address, u32 a, u32 b, u32 c, u32 d) {
                : "memory");
 }
 
-/// st.shared::cluster.v4.b32 (9.7.9): to another CTA's memory (shared_address_in).
-ATTNJIT_DEVICE void store_cluster_v4(u32 address, u32 a, u32 b, u32 c, u32 d) {
-  asm volatile("st.shared::cluster.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b),
-               "r"(c), "r"(d)
-               : "memory");
+/// st.async (9.7.9.12): to another CTA's memory, whose barrier there counts the 16 bytes (both
+/// addresses are shared_address_in's).
+ATTNJIT_DEVICE void store_async_v4(u32 address, u32 barrier, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%2, %3, %4, %5}, "
+      "[%1];" ::"r"(address),
+      "r"(barrier), "r"(a), "r"(b), "r"(c), "r"(d)
+      : "memory");
 }
 
 /// st.shared.b32 (9.7.9).

@@ -38,8 +38,11 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     mla::begin_cta<Config>(smem, arguments);
     init_barriers<Config>(smem.barrier(0));
   }
+  // Where two CTAs join, each arrives at barriers of the other, which are made by then.
+  if (joins<Config>()) cluster_arrive_relaxed();
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   await_prerequisites();
+  if (joins<Config>()) cluster_wait();
   find_sequence_run<Config, Mask>(smem, arguments, params);
   const int cta = mla::begin_together<Config>();
 

@@ -36,30 +36,43 @@ struct Ending {
   ATTNJIT_DEVICE bool ends(int block) const { return !kMayJoin || !joined || (block & 1) == cta; }
 
   /// Joins the rows with those of the other CTA. All threads of both CTAs' consumers. NOTE: a CTA's
-  /// one work tile: of a second one K would be on its way to that memory, and the cluster's barrier
-  /// would wait for the warps that load.
+  /// one work tile: of a second one K would be on its way to that memory.
+  ///
+  /// NOTE: by barriers in shared memory and their fences. With the cluster's barrier, which
+  /// releases and acquires all memory, each of two steps was a fence of the whole GPU.
   ATTNJIT_DEVICE void join(const Smem<Config>& smem, int thread) {
     joined = true;
     cta = cluster_rank();
+    const int peer = cta ^ 1;
     const u32 received = smem.kv(0, 0) + 16 * thread;
-    const u32 sent = shared_address_in(received, cta ^ 1);
-    // Nobody multiplies with K any more, in either CTA.
-    cluster_barrier();
+    const u32 sent = shared_address_in(received, peer);
+    const u32 its_full = shared_address_in(smem.joined_full(), peer);
+    if ((thread & 31) == 0) {
+      fence_release_shared();
+      mbarrier_arrive_relaxed_at(smem.peer_done(), peer);
+    }
+    if (rank == 0 && thread == 0) {
+      const int blocks = (Layout::kOvBlocks + 1 - cta) >> 1;
+      mbarrier_arrive_expect_tx(smem.joined_full(), (1 + blocks * kBlockVectors) * kVectorBytes);
+    }
+    // No warp of the other CTA multiplies with K any more.
+    mbarrier_wait_relaxed_cluster(smem.peer_done(), 0);
+    fence_acquire_shared();
     if (rank == 0) {
-      store_cluster_v4(sent, __float_as_uint(rows[0].sum), __float_as_uint(rows[0].maximum),
-                       __float_as_uint(rows[1].sum), __float_as_uint(rows[1].maximum));
+      store_async_v4(sent, its_full, __float_as_uint(rows[0].sum), __float_as_uint(rows[0].maximum),
+                     __float_as_uint(rows[1].sum), __float_as_uint(rows[1].maximum));
     }
     O::read([&](int i, const float(&o)[32]) {
       const int block = Layout::first_block(rank) + i;
       if (ends(block) || !is_own(i)) return;
 #pragma unroll
       for (int j = 0; j < kBlockVectors; ++j) {
-        store_cluster_v4(sent + vector(block, j), __float_as_uint(o[4 * j]),
-                         __float_as_uint(o[4 * j + 1]), __float_as_uint(o[4 * j + 2]),
-                         __float_as_uint(o[4 * j + 3]));
+        store_async_v4(sent + vector(block, j), its_full, __float_as_uint(o[4 * j]),
+                       __float_as_uint(o[4 * j + 1]), __float_as_uint(o[4 * j + 2]),
+                       __float_as_uint(o[4 * j + 3]));
       }
     });
-    cluster_barrier();
+    smem.wait(smem.joined_full(), 0);
     u32 words[4];
     load_shared_v4(received, words[0], words[1], words[2], words[3]);
     float of_own[2], of_its[2];

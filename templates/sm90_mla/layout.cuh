@@ -51,7 +51,7 @@ struct LayoutOf : mla::TilesOf<Config> {
                     (Config::kParkedOffset % 16 == 0 &&
                      Config::kWorkOffset >= Config::kParkedOffset + Config::kWorkBytes * 8),
                 "what each warp parks lies before the announcement");
-  static_assert(Config::kBarriers == Tiles::kTileBarriers,
+  static_assert(Config::kBarriers == Tiles::kTileBarriers + (may_join<Config>() ? 2 : 0),
                 "the plan has every barrier that the kernel names");
 };
 
@@ -67,6 +67,11 @@ struct Smem : mla::TileMemory<Config> {
   ATTNJIT_DEVICE u32 parked_work(int warp) const {
     return base + Config::kParkedOffset + Config::kWorkBytes * warp;
   }
+
+  // Of two CTAs that join: the other one is done with its K, and sends its numbers here; they have
+  // landed.
+  ATTNJIT_DEVICE u32 peer_done() const { return this->barrier(Config::kBarJoin); }
+  ATTNJIT_DEVICE u32 joined_full() const { return this->barrier(Config::kBarJoin + 1); }
 };
 
 }  // namespace attnjit::sm90_mla

@@ -48,15 +48,15 @@ TEST(Sm90MlaPlan, FitsTheSmForEveryDepth) {
 TEST(Sm90MlaPlan, BudgetsOfTheModels) {
   const KernelPlan deepseek = plan_of(sm90_mla_spec(128, 576, 512));
   EXPECT_EQ(deepseek.sm90->num_stages, 2);
-  EXPECT_EQ(deepseek.main().smem_bytes, 231936);
-  EXPECT_EQ(deepseek.main().barriers.size(), 50U);
-  EXPECT_EQ(deepseek.main().barriers.back().name, "K 1 tail full");
+  EXPECT_EQ(deepseek.main().smem_bytes, 231952);
+  EXPECT_EQ(deepseek.main().barriers.size(), 52U);
+  EXPECT_EQ(deepseek.main().barriers[49].name, "K 1 tail full");
   EXPECT_EQ(deepseek.main().roles.front().num_warps, 2);  // warps that load, a stage each
   EXPECT_EQ(deepseek.main().smem_map[0].name, "Q 0");
   EXPECT_EQ(deepseek.main().smem_map[2].name, "K and V 1");
   const KernelPlan mistral = plan_of(sm90_mla_spec(32, 320, 256));
   EXPECT_EQ(mistral.sm90->num_stages, 4);
-  EXPECT_EQ(mistral.main().smem_bytes, 215552);
+  EXPECT_EQ(mistral.main().smem_bytes, 215568);
   EXPECT_EQ(deepseek.kernels.back().entry, "attnjit_merge");
 }
 
@@ -387,6 +387,15 @@ TEST(Sm90MlaPlan, PairsOfCtasJoin) {
   // More query tiles than half of the SMs; a few of short sequences.
   EXPECT_EQ(launches(34, 1, 8192)[0].cluster, (Shape{1, 1, 1}));
   EXPECT_EQ(launches(8, 1, 1024)[0].cluster, (Shape{1, 1, 1}));
+
+  // Of the other CTA its eight warps that compute arrive; what it sends is counted in bytes.
+  const std::vector<BarrierPlan>& barriers = plan.main().barriers;
+  ASSERT_GE(barriers.size(), 2U);
+  const BarrierPlan& done = barriers[barriers.size() - 2];
+  EXPECT_EQ(done.name, "peer done");
+  EXPECT_EQ(done.arrivals, 8);
+  EXPECT_EQ(barriers.back().name, "peer's results full");
+  EXPECT_EQ(barriers.back().arrivals, 1);
 
   const auto joins = [](auto change) {
     AttentionSpec spec = sm90_mla_spec();

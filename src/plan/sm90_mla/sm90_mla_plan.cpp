@@ -48,7 +48,13 @@ std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const Sm9
   readers.latent = kWarps * plan.cluster;
   readers.middle_block = kConsumers * kWarps * plan.cluster;
   readers.rope = kWarps;
-  return mla_barrier_groups(spec, sm90_mla_tiles(plan), readers);
+  const MlaTiles tiles = sm90_mla_tiles(plan);
+  std::vector<MlaBarrierGroup> groups = mla_barrier_groups(spec, tiles, readers);
+  if (tiles.joins) {
+    groups.push_back(
+        {"kBarJoin", {{"peer done", kConsumers * kWarps}, {"peer's results full", 1}}});
+  }
+  return groups;
 }
 
 /// Shared memory and barriers, in their order.

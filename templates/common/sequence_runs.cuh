@@ -106,7 +106,8 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
   int lane;
 
   ATTNJIT_DEVICE ListPlace find() const {
-    if (!asks_lengths(arguments)) return even(arguments.even_parts);
+    // Likely: what follows is long, and would stand in the way of those who pass it by.
+    if (__builtin_expect(!asks_lengths(arguments), 1)) return even(arguments.even_parts);
     const int parts = arguments.partitions;
     int all = 0, longest = 0;
     [[maybe_unused]] int count = 0;  // those that have rows
@@ -348,6 +349,13 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
     work.tile_begin = max(work.tile_begin, reached.end - cut - units);
   }
 };
+
+/// Whether find_sequence_run() reads how long the sequences are.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE bool finds_by_lengths(const Arguments& arguments) {
+  if constexpr (deals_runs<Config>()) return asks_lengths(arguments);
+  return false;
+}
 
 /// Where the launch may deal out runs over sequences: one warp finds the CTA's, and parks that for
 /// those that load. Before the CTA's threads meet.

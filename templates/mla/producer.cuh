@@ -176,6 +176,7 @@ struct Producer {
   int lane;
   int work_parity = 0;
   int q_parity = 0;
+  bool first = true;  ///< no work tile's keys were loaded yet
 
   ATTNJIT_DEVICE bool loads_v() const { return Config::kLoadsApart && warp >= kVLoadWarp; }
 
@@ -235,6 +236,11 @@ struct Producer {
 
   /// Others.
   ATTNJIT_DEVICE void load_tiles(const WorkTile& work) {
+    // The first Q is asked for before it is known where keys lie. A later one waits for products,
+    // and K goes ahead.
+    const bool q_first = first;
+    first = false;
+    if (q_first) load_q(work);
     int place = copies.place_of(work.tile_end - 1);
 #pragma unroll 1
     for (int tile = work.tile_end - 1; tile >= work.tile_begin; --tile) {
@@ -252,7 +258,7 @@ struct Producer {
       const int place_of_v = place;
       place = next;
       if (tile == work.tile_end - 1) {
-        load_q(work);
+        if (!q_first) load_q(work);
       } else {
         copies.finish_tail();
       }

@@ -128,6 +128,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     }
 
     float top = first_lse;
+#pragma unroll 1
     for (int first = 32; first < parts; first += 32) {
       top = fmaxf(top, lse_of(first + lane));
     }
@@ -143,6 +144,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     };
 
     float sum = weight(first_lse);
+#pragma unroll 1
     for (int first = 32; first < parts; first += 32) {
       sum += weight(lse_of(first + lane));
     }
@@ -173,6 +175,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     // NOTE: factors come from other lanes and not from memory, and O comes before it is needed:
     // several parts of it are on their way at a time. Parts that do not count are passed over, so
     // that a row's bits do not depend on how many there are.
+#pragma unroll 1
     for (int first = 0; first < parts; first += 32) {
       const int own = first + lane;
       const float own_factor = weight(first == 0 ? first_lse : lse_of(own)) * scale;

@@ -39,10 +39,13 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     init_barriers<Config>(smem.barrier(0));
   }
   // Where two CTAs join, each arrives at barriers of the other, which are made by then.
-  if (joins<Config>()) cluster_arrive_relaxed();
+  if (joins<Config>()) {
+    cluster_arrive_relaxed();
+    cluster_wait();
+  }
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
-  await_prerequisites();
-  if (joins<Config>()) cluster_wait();
+  // Where lengths are not asked for all roles are at their work by then.
+  if (finds_by_lengths<Config>(arguments)) await_prerequisites();
   find_sequence_run<Config, Mask>(smem, arguments, params);
   const int cta = mla::begin_together<Config>();
 
@@ -50,6 +53,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     setmaxnreg_dec<Config::kProducerRegisters>();
     const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
     const int lane = static_cast<int>(threadIdx.x & 31u);
+    await_prerequisites();
     if constexpr (Config::kRowCopies) {
       using Copies = mla::ThreadCopies<Config, Arguments>;
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
@@ -63,6 +67,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     }
   } else {
     setmaxnreg_inc<Config::kConsumerRegisters>();
+    await_prerequisites();
     Output<Config>::name();
     Consumer<Config, Mask, ScoreMod, Arguments, Params>(smem, arguments, params, warpgroup - 1)
         .run();

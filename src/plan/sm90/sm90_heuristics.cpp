@@ -161,7 +161,7 @@ LookedUp looked_up_blocks(const ResolvedSpec& resolved) {
 }
 
 /// The tile of depth 128 where rows of a block see blocks of keys of their own: CTAs of 192 rows
-/// would load and pass over what two or three blocks of rows see. Measured of chosen blocks of 128.
+/// would load and pass over what two or three blocks of rows see. Measured of 128 to 512 rows.
 void choose_blocks(Sm90Plan& plan) {
   plan.num_consumers = 2;
   plan.BN = 128;

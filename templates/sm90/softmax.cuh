@@ -103,7 +103,7 @@ ATTNJIT_DEVICE void hide(float (&s)[kCount], const ColumnBits<kCount>& bits) {
 /// it is, and all of them would be most of the kernel; of loads more would spill. Bits come in at
 /// the top, so that their places within a step are constants: computed, they cost as much as a
 /// short expression.
-template <class Mask, class Params>
+template <class Mask, int kStep, class Params>
 ATTNJIT_DEVICE u32 visible_word(const typename Mask::RowTest& test, Coord c, int first_kv,
                                 int columns, const Params& p) {
   u32 visible = 0;
@@ -115,7 +115,6 @@ ATTNJIT_DEVICE u32 visible_word(const typename Mask::RowTest& test, Coord c, int
     }
     return visible;
   } else {
-    constexpr int kStep = 4;
 #pragma unroll 1
     for (int bit = 0; bit < columns; bit += kStep) {
       u32 step = 0;
@@ -131,21 +130,22 @@ ATTNJIT_DEVICE u32 visible_word(const typename Mask::RowTest& test, Coord c, int
   }
 }
 
-/// The columns that a mask shows of those before kv_len, where its rows have no intervals.
-template <class Mask, int kCount, class Params>
+/// The columns that a mask shows of those before kv_len, where its rows have no intervals. kStep:
+/// columns that are asked about together.
+template <class Mask, int kCount, int kStep = 4, class Params>
 ATTNJIT_DEVICE void visible_columns(ColumnBits<kCount>& bits, const ScoreTile& tile,
                                     const Params& p) {
   constexpr int kColumns = kCount / 2;
-  static_assert(kColumns % 4 == 0, "a step is four columns");
+  static_assert(kColumns % 4 == 0 && 4 % kStep == 0, "columns are whole steps");
   for_both_rows([&](int half) {
     const Coord row = tile.row[half];
     const typename Mask::RowTest test = Mask::row_test(row, p);
     const int end = columns_before(row.kv_len - tile.first_kv);
 #pragma unroll
     for (int word = 0; word < kColumns; word += 32) {
-      bits[half][word / 32] =
-          visible_word<Mask>(test, row, tile.first_kv + 4 * word, min(32, kColumns - word), p) &
-          low_bits(end - word);
+      bits[half][word / 32] = visible_word<Mask, kStep>(test, row, tile.first_kv + 4 * word,
+                                                        min(32, kColumns - word), p) &
+                              low_bits(end - word);
     }
   });
 }

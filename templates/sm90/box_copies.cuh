@@ -69,7 +69,8 @@ struct BoxCopies {
     if (Copies::kRows && lane == 0) {
       const int left = work.kv_len - tile * Config::kTileN;
       Copies::tell(smem, ring.stage,
-                   Layout::kKvLens ? max(1, min(left, Config::kTileN)) : Config::kTileN);
+                   Layout::kKvLens ? max(1, min(left, Config::kTileN)) : Config::kTileN, work,
+                   kv_head, tile, arguments);
     }
     if (lane == 0) mbarrier_arrive_expect_tx(full, Copies::kBlocks * Layout::kCopiedBlockBytes);
     __syncwarp();

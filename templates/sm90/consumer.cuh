@@ -8,6 +8,7 @@
 #pragma once
 
 #include "sm90/key_scales.cuh"
+#include "sm90/origin_softmax.cuh"
 #include "sm90/output.cuh"
 #include "sm90/products.cuh"
 #include "sm90/score_registers.cuh"
@@ -15,6 +16,11 @@
 #include "sm90/tile_notes.cuh"
 
 namespace attnjit::sm90 {
+
+template <class Config, bool = keys_have_scales<Config>()>
+struct SoftmaxOf : OnlineSoftmax<Config, kRowScales<Config>> {};
+template <class Config>
+struct SoftmaxOf<Config, true> : OriginSoftmax<Config, kRowScales<Config>> {};
 
 /// A consumer's rows of one work tile, and what they have come to so far. KV tiles are walked from
 /// the last to the first.
@@ -32,7 +38,7 @@ struct QueryRows {
   ScoreTile scores;
   typename ScoreMod::State state[2];
   RowScales<kRowScales<Config>> scale;  ///< of the products of its rows with keys
-  OnlineSoftmax<Config, kRowScales<Config>> softmax;
+  SoftmaxOf<Config> softmax;
   u32 (&p)[LayoutOf<Config>::kPWords];
 
   ATTNJIT_DEVICE bool left() const { return index >= own.tile_begin; }
@@ -85,7 +91,7 @@ struct Consumer {
   Ring q_ring;
   float row_sums[4];    ///< of the last P multiplied, where rows are summed by product
   int unreleased = -1;  ///< the stage of Q whose memory holds the O of the work tile before
-  KeyScales<Config, Arguments> key_scales;
+  KeyScales<Config> key_scales;
 
   ATTNJIT_DEVICE Consumer(const Smem<Config>& memory, const Arguments& launch, const Params& user,
                           int consumer)
@@ -96,7 +102,7 @@ struct Consumer {
         turn_after(next_turn<Config>(consumer)),
         lane(static_cast<int>(threadIdx.x & 31u)),
         warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3),
-        key_scales(memory, launch, consumer) {}
+        key_scales(memory) {}
 
   // ---- Handing memory back. Each warp arrives for itself.
 
@@ -236,10 +242,14 @@ struct Consumer {
 
   /// Modifies and masks.
   ATTNJIT_DEVICE void finish_scores(Scores& s, Rows& rows, bool masked, Bits& bits) {
+    [[maybe_unused]] const auto& of_row = rows.softmax.log2_scale;
     if constexpr (keys_have_scales<Config>()) {
       if constexpr (ScoreMod::kIdentity) {
+        const auto& origin = rows.softmax.origin;
         key_scales.multiply_and_weigh(
-            s, {exponent_scale(rows.scale[0]), exponent_scale(rows.scale[1])}, lane);
+            s, {of_row[0], of_row[1]},
+            {origin[0] * reciprocal_approx(of_row[0]), origin[1] * reciprocal_approx(of_row[1])},
+            lane);
       } else {
         key_scales.multiply(s, lane);
       }
@@ -250,8 +260,7 @@ struct Consumer {
       modify_scores<ScoreMod>(s, rows.scores, rows.state, rows.scale, params);
       if constexpr (kInPlace) ScoresOf<Config>::write(s);
       if constexpr (keys_have_scales<Config>()) {
-        constexpr float kFactor = exponent_factor<ScoreMod>();
-        key_scales.weigh(s, {kFactor, kFactor}, lane);
+        key_scales.weigh(s, {of_row[0], of_row[1]}, rows.softmax.origin, lane);
       }
     }
     if (masked) {
@@ -274,9 +283,13 @@ struct Consumer {
       moved = rows.softmax.template step<ScoresOf<Config>>(correction);
       end();
       ScoresOf<Config>::template pack<kPvBf16>(rows.p);
+    } else if constexpr (keys_have_scales<Config>()) {
+      // NOTE: loads stand between the exponentials, beyond which the compiler moves no wait.
+      moved = rows.softmax.step(s, correction, end);
+      key_scales.finish(rows.softmax.sum, s, lane);
+      pack_probabilities<Config>(rows.p, s);
     } else {
       moved = rows.softmax.step(s, correction);
-      if constexpr (keys_have_scales<Config>()) key_scales.add_sums(rows.softmax.sum, s, lane);
       end();
       pack_probabilities<Config>(rows.p, s);
     }
@@ -293,17 +306,6 @@ struct Consumer {
   }
   ATTNJIT_DEVICE void look_ahead(Rows& rows, Note note) {
     if constexpr (Config::kListed) rows.next = note_of_warp(note);
-    if constexpr (keys_have_scales<Config>()) {
-      if constexpr (Config::kListed) {
-        if (rows.next.is_tile()) key_scales.load(rows.next.tile());
-      } else {
-        if (rows.index > rows.own.tile_begin) key_scales.load(rows.index - 1);
-      }
-    }
-  }
-  /// The scales of the tile's keys, which were loaded when the tile before was looked at.
-  ATTNJIT_DEVICE void share_scales() {
-    if constexpr (keys_have_scales<Config>()) key_scales.share();
   }
 
   /// A tile by itself: P V of the tile before, unless there is none, then S, then the softmax.
@@ -339,7 +341,7 @@ struct Consumer {
     wgmma_fence();
     begin_qk(rows);
     if (passes_turn) pass_turn<Config>(turn_after);
-    share_scales();
+    key_scales.await();
     look_ahead(rows, note);
     if constexpr (asks_first()) {
       if (asks(rows)) ask_mask(bits, rows);
@@ -349,6 +351,7 @@ struct Consumer {
       release_v();
       add_row_sums(rows);
     }
+    key_scales.begin(lane);
     finish_scores(s, rows, is_masked(rows), bits);
     if (make_probabilities(s, rows, correction, [] {})) correct(rows, correction);
   }
@@ -377,7 +380,8 @@ struct Consumer {
     wgmma_fence();
     begin_pv(rows);
     pass_turn<Config>(turn_after);
-    share_scales();
+    key_scales.await();
+    key_scales.begin(lane);
     look_ahead(rows, note);
     if constexpr (asks_first() && !Config::kMapBits) {
       if (masked) ask_mask(bits, rows);
@@ -409,6 +413,7 @@ struct Consumer {
     for (; tiles > 0; --tiles) {
       await_k();
       release_k();
+      key_scales.advance();
       if (kTurnFirst && turn) take_turn();
       await_v();
       release_v();
@@ -487,9 +492,6 @@ struct Consumer {
     bool left = false;  // P of a tile is to be multiplied yet
     rows.next = announced_note<Note>(rows.work);
     rows.turn = false;
-    if constexpr (keys_have_scales<Config>()) {
-      if (rows.next.is_tile()) key_scales.load(rows.next.tile());
-    }
     if (!rows.next.is_tile()) release_q_early();
     while (rows.next.is_tile() || left) {
       rows.note = rows.next;
@@ -645,7 +647,9 @@ struct Consumer {
         rows.scale.values[half] = is_row(rows, half)
                                       ? row_scale<Config>(work, head, row >> kShift, arguments)
                                       : arguments.scale;
-        rows.softmax.log2_scale.values[half] = 1.0f;
+        rows.softmax.log2_scale.values[half] = ScoreMod::kIdentity
+                                                   ? exponent_scale(rows.scale.values[half])
+                                                   : exponent_factor<ScoreMod>();
         return;
       }
       if (half >= kRowScales<Config>) return;
@@ -656,7 +660,6 @@ struct Consumer {
                                                                             : exponent_scale(scale);
     });
     OutputOf<Config>::zero();
-    if constexpr (keys_have_scales<Config>()) key_scales.begin(work);
 
     rows.q_address = smem.q(q_ring.stage, rank);
     hold_q<Config>(rows.q_address, warp, lane);
@@ -668,7 +671,6 @@ struct Consumer {
       skip(work.tile_end - (idle ? work.tile_begin : rows.own.tile_end), !idle);
       if (!idle) {
         rows.index = rows.own.tile_end - 1;
-        if constexpr (keys_have_scales<Config>()) key_scales.load(rows.index);
         walk(rows);
         if constexpr (!Mask::kFromZero) skip(rows.own.tile_begin - work.tile_begin, true);
       }

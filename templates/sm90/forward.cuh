@@ -141,16 +141,17 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
     }
     if constexpr (Config::kE4m3) {
       const int own = warp - Config::kFirstVRewriter;
-      if (own >= 0) Transposer<Config>{smem, own, lane}.run();
+      if (own >= 0) Transposer<Config, Arguments>{smem, arguments, own, lane}.run();
     } else if constexpr (Config::kWidensKv) {
       const int own = warp - Config::kFirstVRewriter;
-      if (own >= 0) Widener<Config, false>{smem, own, lane}.run();
+      if (own >= 0) Widener<Config, Arguments, false>{smem, arguments, own, lane}.run();
     }
   } else if (kProducers == 2 && warpgroup == 1) {
     setmaxnreg_dec<Config::kProducerRegisters>();
     if constexpr (Config::kWidensKv) {
       const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3;
-      Widener<Config, true>{smem, warp, static_cast<int>(threadIdx.x & 31u)}.run();
+      Widener<Config, Arguments, true>{smem, arguments, warp, static_cast<int>(threadIdx.x & 31u)}
+          .run();
     }
   } else if (LayoutOf<Config>::kIdle > 0 && warpgroup >= kProducers + Config::kConsumers) {
     setmaxnreg_dec<Config::kProducerRegisters>();

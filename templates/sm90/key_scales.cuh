@@ -8,86 +8,102 @@
 
 namespace attnjit::sm90 {
 
-/// A thread of the consumer brings those of one key, or of two, a tile ahead, and every thread
-/// reads from shared memory what its columns need. Buffers are taken by turns. Before one is
-/// written again each thread has passed the barrier of the other, and so has read it.
-template <class Config, class Arguments, bool kThere = keys_have_scales<Config>()>
-struct KeyScales {
-  using Layout = LayoutOf<Config>;
-  static constexpr int kOwn = ceil_div(Config::kTileN, kWarpgroupThreads);
-  static constexpr int kColumns = Config::kTileN / 4;  // a thread's of a row
-  /// Of two keys: k_scale of both, log2 of v_scale of both; and behind those of the tile 1 /
-  /// v_scale of both.
+/// Where the scales of a tile's keys lie in shared memory, for all consumers: of two keys k_scale
+/// of both and log2 of v_scale of both, and behind those of the tile 1 / v_scale of both.
+template <class Config>
+struct KeyScalesBuffer {
   static constexpr int kPairBytes = 16, kInversePairBytes = 8;
   static constexpr int kInverses = Config::kTileN / 2 * kPairBytes;
-  static_assert(Config::kKeyScalesOffset % 16 == 0 &&
-                    Config::kKeyScalesOffset >=
-                        Config::kVOffset + Config::kVStages * Layout::kVBytes &&
-                    Config::kWorkOffset >=
-                        Config::kKeyScalesOffset + Config::kConsumers * Layout::kKeyScalesBytes,
-                "scales of keys lie behind V, and before the announcements");
 
+  ATTNJIT_DEVICE static u32 pair(u32 buffer, int key) { return buffer + key / 2 * kPairBytes; }
+};
+
+/// A warp of those that rewrite V: as a tile of V comes it brings its share of what the keys'
+/// scales are. A tile's scores are made two tiles later, so that nobody waits for it.
+///
+/// NOTE: a buffer is written again when V of the tile that it was for, which is one before those
+/// that there is room for, has been multiplied: so its scales have been read.
+template <class Config, class Arguments, bool kThere = keys_have_scales<Config>()>
+struct KeyScalesLoad {
+  using Layout = LayoutOf<Config>;
+  using Buffer = KeyScalesBuffer<Config>;
+  static constexpr int kLanes = 32 * Config::kVRewriters;
+
+  const Smem<Config>& smem;
   const Arguments& arguments;
-  u32 buffers;
-  int consumer;
-  int thread;  ///< of the consumer's
-  int buffer = 1;
-  int batch = 0, kv_head = 0, kv_len = 0;
-  i64 first_row = 0;  ///< of key 0 in k and v, where there are no pages
-  ScalesOfKey own[kOwn];
+  int lane;  ///< among those of all the warps
+  Ring ring = {};
 
-  ATTNJIT_DEVICE KeyScales(const Smem<Config>& smem, const Arguments& launch, int of_consumer)
-      : arguments(launch),
-        buffers(smem.key_scales(of_consumer)),
-        consumer(of_consumer),
-        thread(static_cast<int>(threadIdx.x) % kWarpgroupThreads) {}
+  ATTNJIT_DEVICE KeyScalesLoad(const Smem<Config>& memory, const Arguments& launch, int warp,
+                               int of_warp)
+      : smem(memory), arguments(launch), lane(32 * warp + of_warp) {}
 
-  /// Goes on to the next work tile.
-  ATTNJIT_DEVICE void begin(const WorkTile& work) {
-    batch = work.batch;
-    kv_head = work.head / Config::kGroup;
-    kv_len = lengths_of<Config>(work, arguments).kv;
+  /// Of the tile whose rows of V stand in a stage.
+  ATTNJIT_DEVICE void load(int v_rows_stage) {
+    const ScaledTile tile = ScaledTile::load(smem.scaled_tile(v_rows_stage));
+    i64 first_row = static_cast<i64>(tile.batch) * arguments.kv_len;  // of key 0 in k and v
     if constexpr (Config::kRaggedKv) {
       using OfSequence = SequenceLengths<Config, kLengthsDiffer<Config>, Arguments>;
-      first_row = OfSequence{arguments}.key_begin(batch);
-    } else {
-      first_row = static_cast<i64>(batch) * arguments.kv_len;
+      first_row = OfSequence{arguments}.key_begin(tile.batch);
     }
-  }
-
-  /// Begins to load those of a KV tile.
-  ATTNJIT_DEVICE void load(int tile) {
+    const u32 buffer = smem.key_scales(ring.stage);
 #pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      const int in_tile = thread + kWarpgroupThreads * i;
-      const i64 row = in_tile < Config::kTileN
-                          ? row_of_key<Config>(batch, kv_len, first_row,
-                                               tile * Config::kTileN + in_tile, arguments)
-                          : -1;
-      own[i].template load<Config>(row, kv_head, arguments);
-    }
-  }
-
-  /// Hands them to the consumer.
-  ATTNJIT_DEVICE void share() {
-    buffer ^= 1;
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      const int in_tile = thread + kWarpgroupThreads * i;
-      if (in_tile >= Config::kTileN) break;
-      const u32 pair = at() + in_tile / 2 * kPairBytes + in_tile % 2 * 4;
-      own[i].hand_over([&](float of_key, float log2_of_value, float inverse_of_value) {
+    for (int first = 0; first < Config::kTileN; first += kLanes) {
+      const int key = first + lane;
+      if (key >= Config::kTileN) break;
+      ScalesOfKey own;
+      own.template load<Config>(
+          row_of_key<Config>(tile.batch, tile.kv_len, first_row, tile.first_key + key, arguments),
+          tile.kv_head, arguments);
+      own.hand_over([&](float of_key, float log2_of_value, float inverse_of_value) {
+        const u32 pair = Buffer::pair(buffer, key) + key % 2 * 4;
         store_shared(pair, of_key);
         store_shared(pair + 8, log2_of_value);
-        store_shared(at() + kInverses + in_tile * 4, inverse_of_value);
+        store_shared(buffer + Buffer::kInverses + key * 4, inverse_of_value);
       });
     }
-    named_barrier_sync(kKeyScalesBarrier + consumer, kWarpgroupThreads);
+    __syncwarp();
+    if (lane % 32 == 0) mbarrier_arrive(smem.key_scales_full(ring.stage));
+    ring.advance(Layout::kKeyScalesBuffers);
   }
+};
+/// Nothing, where keys have no scales of their own.
+template <class Config, class Arguments>
+struct KeyScalesLoad<Config, Arguments, false> {
+  ATTNJIT_DEVICE KeyScalesLoad(const Smem<Config>&, const Arguments&, int, int) {}
+  ATTNJIT_DEVICE void load(int) const {}
+};
+
+/// What a consumer takes of them: every thread reads what its columns need.
+template <class Config, bool kThere = keys_have_scales<Config>()>
+struct KeyScales {
+  using Layout = LayoutOf<Config>;
+  using Buffer = KeyScalesBuffer<Config>;
+
+  static constexpr int kPairs = Config::kTileN / 8;  // of a thread's columns
+  /// Loads that are on their way at a time: the registers are few.
+  static constexpr int kAhead = 4;
+
+  const Smem<Config>& smem;
+  Ring ring = {};
+  u32 ahead[kAhead][4];
+
+  ATTNJIT_DEVICE explicit KeyScales(const Smem<Config>& memory) : smem(memory) {}
+
+  /// Waits for those of a tile.
+  ATTNJIT_DEVICE void await() const { smem.wait(smem.key_scales_full(ring.stage), ring.parity); }
+  /// Begins to load them.
+  ATTNJIT_DEVICE void begin(int lane) {
+    const u32 first = at() + lane % 4 * Buffer::kPairBytes;
+#pragma unroll
+    for (int pair = 0; pair < kAhead; ++pair) load_pair(first, pair);
+  }
+  /// Goes on to the next tile without having read this one's.
+  ATTNJIT_DEVICE void advance() { ring.advance(Layout::kKeyScalesBuffers); }
 
   /// Multiplies a thread's scores by k_scale.
   template <int kCount>
-  ATTNJIT_DEVICE void multiply(float (&s)[kCount], int lane) const {
+  ATTNJIT_DEVICE void multiply(float (&s)[kCount], int lane) {
     for_pairs(lane, [&](int i, const float(&of)[4]) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -97,66 +113,91 @@ struct KeyScales {
     });
   }
   /// Makes of scores the logarithms to base 2 of what V's elements, as they are stored, are to be
-  /// multiplied by. `scale`: of each row, what makes exponents of 2 of them.
+  /// multiplied by, relative to `origin`. `scale`: of each row, what makes exponents of 2 of them.
   template <int kCount>
-  ATTNJIT_DEVICE void weigh(float (&s)[kCount], const float (&scale)[2], int lane) const {
+  ATTNJIT_DEVICE void weigh(float (&s)[kCount], const float (&scale)[2], const float (&origin)[2],
+                            int lane) {
+    begin(lane);
     for_pairs(lane, [&](int i, const float(&of)[4]) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        s[i + 2 * half] = fmaf(s[i + 2 * half], scale[half], of[2]);
-        s[i + 2 * half + 1] = fmaf(s[i + 2 * half + 1], scale[half], of[3]);
+        s[i + 2 * half] = fmaf(s[i + 2 * half], scale[half], of[2]) - origin[half];
+        s[i + 2 * half + 1] = fmaf(s[i + 2 * half + 1], scale[half], of[3]) - origin[half];
       }
     });
   }
-  /// Both.
+  /// Both, of scores that nothing modifies; `origin` is a score here. NOTE: so two fused operations
+  /// do what takes three otherwise. Scores of which an ulp is more than an exponent may be off by,
+  /// as a modification may make them, would come out relative to something else in each tile.
   template <int kCount>
   ATTNJIT_DEVICE void multiply_and_weigh(float (&s)[kCount], const float (&scale)[2],
-                                         int lane) const {
+                                         const float (&origin)[2], int lane) {
     for_pairs(lane, [&](int i, const float(&of)[4]) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        s[i + 2 * half] = fmaf(s[i + 2 * half] * of[0], scale[half], of[2]);
-        s[i + 2 * half + 1] = fmaf(s[i + 2 * half + 1] * of[1], scale[half], of[3]);
+        s[i + 2 * half] = fmaf(fmaf(s[i + 2 * half], of[0], -origin[half]), scale[half], of[2]);
+        s[i + 2 * half + 1] =
+            fmaf(fmaf(s[i + 2 * half + 1], of[1], -origin[half]), scale[half], of[3]);
       }
     });
   }
-  /// Adds to the rows' sums what keys have of these weights, which are v_scale times as large.
+  /// Adds to the rows' sums what keys have of these weights, which are v_scale times as large, and
+  /// goes on to the next tile. NOTE: a lane hands V of this tile back for its warp, whose reads are
+  /// before that.
   template <int kCount>
-  ATTNJIT_DEVICE void add_sums(float (&sum)[2], const float (&weights)[kCount], int lane) const {
-    const u32 first = at() + kInverses + lane % 4 * kInversePairBytes;
+  ATTNJIT_DEVICE void finish(float (&sum)[2], const float (&weights)[kCount], int lane) {
+    const u32 first = at() + Buffer::kInverses + lane % 4 * Buffer::kInversePairBytes;
+    constexpr int kInversesAhead = 2 * kAhead;
+    u32 inverses[kInversesAhead][2];
+    const auto load = [&](int pair) {
+      u32(&of)[2] = inverses[pair % kInversesAhead];
+      load_shared_v2(first + pair * (4 * Buffer::kInversePairBytes), of[0], of[1]);
+    };
 #pragma unroll
-    for (int i = 0; i < kCount; i += 4) {
-      u32 a, b;
-      load_shared_v2(first + i * kInversePairBytes, a, b);
+    for (int pair = 0; pair < kInversesAhead; ++pair) load(pair);
+#pragma unroll
+    for (int pair = 0; pair < kPairs; ++pair) {
+      const u32(&words)[2] = inverses[pair % kInversesAhead];
+      const float of[2] = {__uint_as_float(words[0]), __uint_as_float(words[1])};
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        sum[half] = fmaf(weights[i + 2 * half], __uint_as_float(a), sum[half]);
-        sum[half] = fmaf(weights[i + 2 * half + 1], __uint_as_float(b), sum[half]);
+        sum[half] = fmaf(weights[4 * pair + 2 * half], of[0], sum[half]);
+        sum[half] = fmaf(weights[4 * pair + 2 * half + 1], of[1], sum[half]);
       }
+      if (pair + kInversesAhead < kPairs) load(pair + kInversesAhead);
     }
+    __syncwarp();
+    advance();
   }
 
  private:
-  ATTNJIT_DEVICE u32 at() const { return buffers + buffer * (Layout::kKeyScalesBytes / 2); }
+  ATTNJIT_DEVICE u32 at() const { return smem.key_scales(ring.stage); }
 
+  ATTNJIT_DEVICE void load_pair(u32 first, int pair) {
+    u32(&of)[4] = ahead[pair % kAhead];
+    load_shared_v4(first + pair * (4 * Buffer::kPairBytes), of[0], of[1], of[2], of[3]);
+  }
   /// use(first of a thread's registers of S, the four numbers of its two keys there), for each two.
   template <class Use>
-  ATTNJIT_DEVICE void for_pairs(int lane, const Use& use) const {
-    const u32 first = at() + lane % 4 * kPairBytes;
+  ATTNJIT_DEVICE void for_pairs(int lane, const Use& use) {
+    const u32 first = at() + lane % 4 * Buffer::kPairBytes;
 #pragma unroll
-    for (int i = 0; i < Config::kTileN / 2; i += 4) {
-      u32 words[4];
-      load_shared_v4(first + i * kPairBytes, words[0], words[1], words[2], words[3]);
+    for (int pair = 0; pair < kPairs; ++pair) {
+      const u32(&words)[4] = ahead[pair % kAhead];
       const float of[4] = {__uint_as_float(words[0]), __uint_as_float(words[1]),
                            __uint_as_float(words[2]), __uint_as_float(words[3])};
-      use(i, of);
+      use(4 * pair, of);
+      if (pair + kAhead < kPairs) load_pair(first, pair + kAhead);
     }
   }
 };
 /// Nothing, where keys have no scales of their own.
-template <class Config, class Arguments>
-struct KeyScales<Config, Arguments, false> {
-  ATTNJIT_DEVICE KeyScales(const Smem<Config>&, const Arguments&, int) {}
+template <class Config>
+struct KeyScales<Config, false> {
+  ATTNJIT_DEVICE explicit KeyScales(const Smem<Config>&) {}
+  ATTNJIT_DEVICE void await() const {}
+  ATTNJIT_DEVICE void begin(int) const {}
+  ATTNJIT_DEVICE void advance() const {}
 };
 
 }  // namespace attnjit::sm90

@@ -28,9 +28,32 @@ constexpr int kNoScales = 0, kTensorScales = 1, kHeadScales = 2, kTokenScales = 
 /// Named barriers; 0 is the whole CTA's.
 constexpr int kTurnBarrier = 1;  ///< + consumer: its turn to issue products
 constexpr int kEpilogueBarrier = kTurnBarrier + kMaxConsumers;  ///< + consumer: its O is staged
-constexpr int kKeyScalesBarrier = kEpilogueBarrier + kMaxConsumers;  ///< + consumer: its are there
 /// A turn's: the consumer that passes it, and the one that takes it.
 constexpr int kTurnThreads = 2 * kWarpgroupThreads;
+
+/// Whether keys have scales of their own, by which V's are weighed. Scores are then exponents of 2
+/// as they come, and who made them adds up the sums (sm90/key_scales.cuh).
+template <class Config>
+constexpr bool keys_have_scales() {
+  return requires { Config::kKeyScalesOffset; };
+}
+
+/// A tile whose keys have scales, as its loads tell who brings those.
+struct ScaledTile {
+  int first_key, kv_len, batch, kv_head;
+
+  ATTNJIT_DEVICE void store(u32 to) const {
+    store_shared_v4(to, static_cast<u32>(first_key), static_cast<u32>(kv_len),
+                    static_cast<u32>(batch), static_cast<u32>(kv_head));
+  }
+  ATTNJIT_DEVICE static ScaledTile load(u32 from) {
+    u32 words[4];
+    load_shared_v4(from, words[0], words[1], words[2], words[3]);
+    return {static_cast<int>(words[0]), static_cast<int>(words[1]), static_cast<int>(words[2]),
+            static_cast<int>(words[3])};
+  }
+};
+constexpr int kScaledTileBytes = 16;
 
 /// Whether there is room for the places of lists of work, where there are runs over sequences.
 template <class Config>
@@ -141,8 +164,9 @@ struct LayoutOf {
   static constexpr int kKBytes = kQkBlocks * kKvBlockBytes;
   static constexpr int kVBytes =
       Config::kE4m3 ? kPvColumns * Config::kTileN : kOvBlocks * kKvBlockBytes;
-  /// Of a consumer: two buffers of three numbers for each key (sm90/key_scales.cuh).
-  static constexpr int kKeyScalesBytes = 2 * 3 * 4 * Config::kTileN;
+  /// Buffers of three numbers for each key (sm90/key_scales.cuh).
+  static constexpr int kKeyScalesBytes = 3 * 4 * Config::kTileN;
+  static constexpr int kKeyScalesBuffers = keys_have_scales<Config>() ? Config::kVStages + 1 : 0;
   /// Of e4m3, from 16 keys of V to the next.
   static constexpr int kVChunkBytes = kPvColumns * 16;
   /// Tiles land as rows that warps rewrite: those of V, or of K and of V.
@@ -215,7 +239,7 @@ struct LayoutOf {
   static constexpr bool kZeroesTail = kKvLens && !Config::kRowCopies && !kHasRows;
   static_assert(Config::kBarriers == 2 * Config::kQStages * Config::kConsumers +
                                          2 * Config::kStages + 2 * Config::kVStages + kZeroesTail +
-                                         (kHasRows ? 2 * kRowWords : 0),
+                                         (kHasRows ? 2 * kRowWords : 0) + kKeyScalesBuffers,
                 "the plan has every barrier that the kernel names");
   // NOTE: a CTA takes 1 KiB more for itself.
   static_assert(Config::kCtasPerSm * (Config::kSmemBytes + 1024) <= 233472,
@@ -260,8 +284,12 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 o(int consumer) const {
     return base + Config::kOOffset + consumer * Config::kOBlocks * Layout::kConsumerBlockBytes;
   }
-  ATTNJIT_DEVICE u32 key_scales(int consumer) const {
-    return base + Config::kKeyScalesOffset + consumer * Layout::kKeyScalesBytes;
+  ATTNJIT_DEVICE u32 key_scales(int buffer) const {
+    return base + Config::kKeyScalesOffset + buffer * Layout::kKeyScalesBytes;
+  }
+  /// What is told of the tile of V's rows of a stage.
+  ATTNJIT_DEVICE u32 scaled_tile(int stage) const {
+    return key_scales(Layout::kKeyScalesBuffers) + kScaledTileBytes * stage;
   }
   /// What the producer says of the K of a stage, where the mask's tiles are listed.
   ATTNJIT_DEVICE u32 note(int stage) const {
@@ -296,6 +324,9 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 k_rows_full(int stage) const { return barrier(Config::kBarKRowsFull + stage); }
   ATTNJIT_DEVICE u32 k_rows_empty(int stage) const {
     return barrier(Config::kBarKRowsEmpty + stage);
+  }
+  ATTNJIT_DEVICE u32 key_scales_full(int buffer) const {
+    return barrier(Config::kBarKeyScalesFull + buffer);
   }
   /// The copies of a V tile have landed in which rows past the end are still to be zeroed.
   ATTNJIT_DEVICE u32 tail_full() const { return barrier(Config::kBarVTail); }
@@ -356,15 +387,24 @@ template <class Config, bool kIsK, bool kRows = kLandsAsRows<Config, kIsK>>
 struct CopiesOf : TilesOf<Config, kIsK> {
   static constexpr int kBlocks =
       kIsK ? LayoutOf<Config>::kCopiedKBlocks : LayoutOf<Config>::kCopiedVBlocks;
-  ATTNJIT_DEVICE static void tell(const Smem<Config>&, int, int) {}
+  template <class Arguments>
+  ATTNJIT_DEVICE static void tell(const Smem<Config>&, int, int, const WorkTile&, int, int,
+                                  const Arguments&) {}
 };
 template <class Config, bool kIsK>
 struct CopiesOf<Config, kIsK, true> : RowsOf<Config, kIsK> {
   static constexpr int kBlocks =
       kIsK ? LayoutOf<Config>::kCopiedKBlocks : LayoutOf<Config>::kCopiedVBlocks;
-  /// Tells of a tile with `keys` keys of the sequence.
-  ATTNJIT_DEVICE static void tell(const Smem<Config>& smem, int stage, int keys) {
+  /// Tells of a tile of a work tile, with `keys` keys of the sequence.
+  template <class Arguments>
+  ATTNJIT_DEVICE static void tell(const Smem<Config>& smem, int stage, int keys,
+                                  const WorkTile& work, int kv_head, int tile,
+                                  const Arguments& arguments) {
     store_shared_word(RowsOf<Config, kIsK>::word(smem, stage), static_cast<u32>(keys));
+    if constexpr (keys_have_scales<Config>() && !kIsK) {
+      ScaledTile{tile * Config::kTileN, lengths_of<Config>(work, arguments).kv, work.batch, kv_head}
+          .store(smem.scaled_tile(stage));
+    }
   }
 };
 

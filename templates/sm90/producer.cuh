@@ -31,7 +31,7 @@ struct Producer {
                               int tile) {
     smem.wait(empty, ring.parity ^ 1);
     // Past a tensor's end TMA gives zeros.
-    Copies::tell(smem, ring.stage, Config::kTileN);
+    Copies::tell(smem, ring.stage, Config::kTileN, work, kv_head, tile, arguments);
     mbarrier_arrive_expect_tx(full, Copies::kBlocks * Layout::kCopiedBlockBytes);
 #pragma unroll
     for (int block = 0; block < Copies::kBlocks; ++block) {

@@ -70,7 +70,8 @@ struct RowCopies {
     smem.wait(Copies::empty(smem, ring.stage), ring.parity ^ 1);
     if (Copies::kRows && lane == 0) {
       Copies::tell(smem, ring.stage,
-                   max(1, min(work.kv_len - tile * Config::kTileN, Config::kTileN)));
+                   max(1, min(work.kv_len - tile * Config::kTileN, Config::kTileN)), work, kv_head,
+                   tile, arguments);
       // NOTE: copies arrive when they are there, which says nothing of this store.
       mbarrier_arrive(full);
     }

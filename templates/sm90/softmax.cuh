@@ -202,13 +202,6 @@ constexpr bool sums_by_product() {
   return requires { Config::kOnesOffset; };
 }
 
-/// Whether keys have scales of their own, by which V's are weighed. Scores are then exponents of 2
-/// as they come, and who made them adds up the sums (sm90/key_scales.cuh).
-template <class Config>
-constexpr bool keys_have_scales() {
-  return requires { Config::kKeyScalesOffset; };
-}
-
 /// Scores in an array, for what is done with those in registers with names, too
 /// (sm90/score_registers.cuh).
 template <class Config, int kScores>
@@ -270,7 +263,7 @@ struct OnlineSoftmax {
           s[k] = by_polynomial<Config::kExp2FmaPairs, kCount / 4>(k / 4) ? exp2_polynomial(x)
                                                                          : exp2_approx(x);
         }
-        if constexpr (!sums_by_product<Config>() && !keys_have_scales<Config>()) {
+        if constexpr (!sums_by_product<Config>()) {
           sum[half] += s[i] + s[i + 1];
         }
       }

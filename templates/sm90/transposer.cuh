@@ -7,6 +7,7 @@
 // stmatrix: Shah et al., "FlashAttention-3", 2024.
 #pragma once
 
+#include "sm90/key_scales.cuh"
 #include "sm90/layout.cuh"
 
 namespace attnjit::sm90 {
@@ -19,7 +20,7 @@ namespace attnjit::sm90 {
 /// prmt makes of them a word of column 2u and one of column 2u + 1, which stmatrix writes as bytes
 /// 4q to 4q + 3 of its row u. NOTE: its lower rows are even columns and its upper ones odd, or the
 /// other way round: so the eight rows lie in different banks, and the columns in their own order.
-template <class Config>
+template <class Config, class Arguments>
 struct Transposer {
   using Layout = LayoutOf<Config>;
   static constexpr int kUnits = Layout::kPvColumns / 16;
@@ -40,6 +41,7 @@ struct Transposer {
   static constexpr int kToUnit = 16 * 16;
 
   const Smem<Config>& smem;
+  const Arguments& arguments;
   int warp;  ///< among the transposers
   int lane;
 
@@ -120,10 +122,12 @@ struct Transposer {
   /// All the tiles that the producer loads.
   ATTNJIT_DEVICE void run() const {
     Ring from, to;
+    KeyScalesLoad<Config, Arguments> key_scales(smem, arguments, warp, lane);
     while (true) {
       smem.wait(smem.v_rows_full(from.stage), from.parity);
       const int keys = static_cast<int>(load_shared_word(smem.v_row_word(from.stage)));
       if (keys == 0) break;
+      key_scales.load(from.stage);
       const u32 rows = smem.v_rows(from.stage);
       if (Layout::kKvLens && keys < Config::kTileN) zero_rows(rows, keys);
       smem.wait(smem.v_empty(to.stage), to.parity ^ 1);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/eight_bits.cuh"
+#include "sm90/key_scales.cuh"
 #include "sm90/layout.cuh"
 
 namespace attnjit::sm90 {
@@ -13,7 +14,7 @@ namespace attnjit::sm90 {
 ///
 /// NOTE: the swizzles of rows and of tiles both put 16 bytes of eight neighbouring keys into eight
 /// different places of 128 bytes: what eight lanes read or write lies in different banks.
-template <class Config, bool kIsK>
+template <class Config, class Arguments, bool kIsK>
 struct Widener {
   using Layout = LayoutOf<Config>;
   using Rows = RowsOf<Config, kIsK>;
@@ -36,6 +37,7 @@ struct Widener {
   };
 
   const Smem<Config>& smem;
+  const Arguments& arguments;
   int warp;  ///< among those that widen the same
   int lane;
 
@@ -111,10 +113,13 @@ struct Widener {
   ATTNJIT_DEVICE void run() const {
     Ring from, to;
     u32 first = warp;
+    KeyScalesLoad<Config, Arguments, !kIsK && keys_have_scales<Config>()> key_scales(
+        smem, arguments, warp, lane);
     while (true) {
       smem.wait(Rows::full(smem, from.stage), from.parity);
       const int keys = static_cast<int>(load_shared_word(Rows::word(smem, from.stage)));
       if (keys == 0) break;
+      key_scales.load(from.stage);
       smem.wait(Tiles::empty(smem, to.stage), to.parity ^ 1);
       const u32 tile = Tiles::data(smem, to.stage);
       widen(Rows::data(smem, from.stage), tile, first);

@@ -121,12 +121,11 @@ TEST(Sm90Plan, KeysWithScalesHaveBuffersForThem) {
       const Sm90Plan& sm90 = *plan.sm90;
       EXPECT_LE(sm90.smem_bytes, sm90.ctas_per_sm == 2 ? 115712 : 232448) << depth;
       EXPECT_FALSE(sm90.sums_by_product);
-      EXPECT_LE(sm90.num_consumers, 2);
       const auto range =
           std::find_if(plan.main().smem_map.begin(), plan.main().smem_map.end(),
                        [](const MemoryRange& one) { return one.name == "scales of keys"; });
       ASSERT_NE(range, plan.main().smem_map.end());
-      EXPECT_EQ(range->size, sm90.num_consumers * 2 * 3 * 4 * sm90.BN);
+      EXPECT_EQ(range->size, (sm90.num_v_stages + 1) * 3 * 4 * sm90.BN + 16 * sm90.num_row_stages);
       EXPECT_EQ(constants_of(plan).at("kKeyScalesOffset"), std::to_string(range->begin));
       // A table names pages, of which the launch has so many.
       EXPECT_TRUE(std::any_of(plan.main().parameters.begin(), plan.main().parameters.end(),

@@ -112,27 +112,32 @@ TEST_F(Sm90TokenScales, DamagesAreSeen) {
       {"sm90/scales.cuh", "arguments.q_scale[row * arguments.num_q_heads + head]",
        "arguments.q_scale[row * arguments.num_q_heads]"},
       {"sm90/scales.cuh", "return arguments.scale * arguments.q_scale", "return arguments.q_scale"},
-      {"sm90/key_scales.cuh", "first_row = static_cast<i64>(batch) * arguments.kv_len;", ""},
-      {"sm90/key_scales.cuh", "(arguments.num_q_heads / Config::kGroup) + kv_head",
+      {"sm90/key_scales.cuh", "static_cast<i64>(tile.batch) * arguments.kv_len;", "0;"},
+      {"common/key_scales.cuh", "(arguments.num_q_heads / Config::kGroup) + kv_head",
        "(arguments.num_q_heads / Config::kGroup)"},
-      {"sm90/key_scales.cuh", "s[i + 2 * half + 1] * of[1]", "s[i + 2 * half + 1] * of[0]"},
-      {"sm90/key_scales.cuh", "scale[half], of[3])", "scale[half], of[2])"},
-      {"sm90/key_scales.cuh", "store_shared(at() + kInverses + in_tile * 4", "store_shared(pair"},
+      {"sm90/key_scales.cuh", "of[1], -origin[half])", "of[0], -origin[half])"},
+      {"sm90/key_scales.cuh", "-origin[half]), scale[half], of[3])",
+       "-origin[half]), scale[half], of[2])"},
+      {"sm90/key_scales.cuh", "store_shared(buffer + Buffer::kInverses + key * 4",
+       "store_shared(pair"},
       {"sm90/consumer.cuh", "row_scale<Config>(work, head, row >> kShift, arguments)",
        "row_scale<Config>(work, head, 0, arguments)"},
-      {"sm90/softmax.cuh", "!sums_by_product<Config>() && !keys_have_scales<Config>()", "true"},
+      {"sm90/origin_softmax.cuh", "sum[half] *= correction[half];", ""},
+      {"sm90/origin_softmax.cuh", "s[i + 1] -= grown;", ""},
   };
   expect_seen(with_group(token_spec(64, mask_of(Kind::kNull)), 6, 3), {{150, 150}, {400, 400}},
               damages);
-  // What is overwritten before it has been read is a race. Where consumers take turns these order
-  // it, too.
+  // What is overwritten before it has been read is a race, and so is what is read before it is
+  // there. Where consumers take turns these order it, too.
   const AttentionSpec spec = token_spec(256, mask_of(Kind::kNull));
   ASSERT_FALSE(plan(spec)->sm90->ping_pong);
-  for (const char* const left_out :
-       {"    buffer ^= 1;\n",
-        "named_barrier_sync(kKeyScalesBarrier + consumer, kWarpgroupThreads);"}) {
-    expect_found(spec, {{150}, {600}}, {"sm90/key_scales.cuh", left_out, ""}, "race");
-  }
+  const std::vector<Damage> races = {
+      {"sm90/key_scales.cuh", "smem.wait(smem.key_scales_full(ring.stage), ring.parity);", ""},
+      {"sm90/key_scales.cuh", "    __syncwarp();\n    advance();", "    advance();"},
+      {"sm90/layout.cuh", "kKeyScalesOffset + buffer * Layout",
+       "kKeyScalesOffset + buffer / 2 * Layout"},
+  };
+  for (const Damage& damage : races) expect_found(spec, {{150}, {600}}, damage, "race");
 }
 
 TEST_F(Sm90TokenScales, SpillsNothing) {

@@ -33,9 +33,10 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
   const std::int64_t q_bytes = kv.k * kSm90ConsumerRows / plan.BN;
   if (widens_kv(spec)) {
     // What is widened waits for nothing: as many tiles are copied ahead as there is room for.
-    const std::int64_t scales_bytes = plan.key_scales ? sm90_key_scales_bytes(plan.BN) : 0;
+    const std::int64_t scales_bytes =
+        plan.key_scales ? sm90_key_scales_bytes(plan.BN, 2, kSm90MaxRowStages) : 0;
     const auto left = [&](std::int64_t room, int consumers) {
-      return room - 2048 - 2 * (kv.k + kv.v) - consumers * (q_bytes + scales_bytes);
+      return room - 2048 - 2 * (kv.k + kv.v) - consumers * q_bytes - scales_bytes;
     };
     const bool two = left(kSm90SmSmemBytes / 2, 1) >= kv.k_rows + kv.v_rows;
     plan.num_consumers = two ? 1 : 2;
@@ -55,7 +56,9 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
     // V is copied as far ahead as K; what is transposed waits for nothing. O has its own memory.
     plan.num_row_stages = plan.num_stages;
     other_bytes += plan.num_v_stages * kv.v + std::int64_t{kSm90RowBytes} * kSm90ConsumerRows;
-    if (plan.key_scales) other_bytes += sm90_key_scales_bytes(plan.BN);
+    if (plan.key_scales) {
+      other_bytes += sm90_key_scales_bytes(plan.BN, plan.num_v_stages, plan.num_row_stages);
+    }
   }
   const bool two = q_bytes + plan.num_stages * copied + other_bytes <= kSm90SmSmemBytes / 2;
   plan.num_consumers = two ? 1 : 2;
@@ -202,8 +205,9 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
   const bool hides = spec.mask.kind != MaskSpec::Kind::kNull;
   const bool windowed = hides && !contains(spec, MaskSpec::Kind::kCausal);
   Sm90Plan plan;
-  // NOTE: scales of keys take registers beside the scores.
-  plan.num_consumers = (light || capped) && !mapped && !key_scales && spec.qk_depth <= 128 ? 3 : 2;
+  // NOTE: above depth 64 scales of keys take registers that three consumers do not have.
+  const int most_depth = key_scales ? 64 : 128;
+  plan.num_consumers = (light || capped) && !mapped && spec.qk_depth <= most_depth ? 3 : 2;
   plan.key_scales = key_scales;
   plan.num_stages = 2;
   plan.num_q_stages = 2;

@@ -37,9 +37,10 @@ int output_blocks(const AttentionSpec& spec) {
 /// Eight columns of 32 ones.
 std::int64_t ones_bytes(const Sm90Plan& plan) { return plan.sums_by_product ? 8 * 32 : 0; }
 
-/// Of all consumers' scales of keys.
+/// Of the scales of keys.
 std::int64_t key_scales_bytes(const Sm90Plan& plan) {
-  return plan.key_scales ? plan.num_consumers * sm90_key_scales_bytes(plan.BN) : 0;
+  return plan.key_scales ? sm90_key_scales_bytes(plan.BN, plan.num_v_stages, plan.num_row_stages)
+                         : 0;
 }
 
 /// Of the places where lists of work stand, of each warp that loads
@@ -88,9 +89,9 @@ Sm90KvBytes sm90_kv_bytes(const AttentionSpec& spec, int BN) {
 
 int sm90_work_bytes(const Sm90Plan& plan) { return plan.split ? 48 : 32; }
 
-std::int64_t sm90_key_scales_bytes(int BN) {
-  constexpr int kBuffers = 2, kNumbers = 3;
-  return std::int64_t{4} * kBuffers * kNumbers * BN;
+std::int64_t sm90_key_scales_bytes(int BN, int v_stages, int row_stages) {
+  constexpr int kNumbers = 3, kToldBytes = 16;
+  return std::int64_t{4} * kNumbers * BN * (v_stages + 1) + std::int64_t{kToldBytes} * row_stages;
 }
 
 int sm90_note_bytes(const Sm90Plan& plan) { return plan.map_bits ? 8 : 4; }
@@ -106,10 +107,10 @@ void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.q_bytes =
       std::int64_t{kSm90RowBytes} * plan.BM * plan.padded_qk_depth / block_elements(spec);
   // Barriers and announcements of work tiles.
-  const std::int64_t other_bytes = 8 * (4 * 3 + 4 * kSm90MaxStages + 1 + 2 * row_tiles(plan)) +
-                                   std::int64_t{sm90_work_bytes(plan)} * 2 * 3 + notes_bytes(plan) +
-                                   row_words_bytes(plan) + ones_bytes(plan) +
-                                   key_scales_bytes(plan) + lists_bytes(plan);
+  const std::int64_t other_bytes =
+      8 * (4 * 3 + 4 * kSm90MaxStages + 1 + 2 * row_tiles(plan) + kSm90MaxStages + 1) +
+      std::int64_t{sm90_work_bytes(plan)} * 2 * 3 + notes_bytes(plan) + row_words_bytes(plan) +
+      ones_bytes(plan) + key_scales_bytes(plan) + lists_bytes(plan);
   const std::int64_t room = sm90_smem_room(plan);
   const std::int64_t stages_bytes =
       plan.num_stages * plan.k_bytes + plan.num_v_stages * plan.v_bytes +
@@ -158,6 +159,10 @@ std::vector<Sm90BarrierGroup> sm90_barrier_groups(const Sm90Plan& plan) {
     if (plan.widens_kv) {
       groups.push_back({"kBarKRowsFull", "K rows", "full", false, stages, of_rows});
       groups.push_back({"kBarKRowsEmpty", "K rows", "empty", false, stages, kSm90KRewriters});
+    }
+    if (plan.key_scales) {
+      groups.push_back({"kBarKeyScalesFull", "scales of keys", "full", false, plan.num_v_stages + 1,
+                        kSm90VRewriters});
     }
   } else if (plan.kv_lens && !plan.row_copies) {
     groups.push_back({"kBarVTail", "V tail", "full", false, 1, kProducer});

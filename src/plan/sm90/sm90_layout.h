@@ -36,8 +36,9 @@ int sm90_work_bytes(const Sm90Plan& plan);
 /// and one more where a map has bits.
 int sm90_note_bytes(const Sm90Plan& plan);
 
-/// Bytes of a consumer's buffers of what its keys' scales are (templates/sm90/key_scales.cuh).
-std::int64_t sm90_key_scales_bytes(int BN);
+/// Bytes of the buffers of what the scales of a tile's keys are (templates/sm90/key_scales.cuh),
+/// one more than stages of V, and of what is told of each tile of V's rows.
+std::int64_t sm90_key_scales_bytes(int BN, int v_stages, int row_stages);
 
 /// Sizes the tiles in shared memory, and finds O a place there.
 void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan);

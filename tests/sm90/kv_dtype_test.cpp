@@ -87,8 +87,8 @@ TEST_F(Sm90KvDtype, SpillsNothing) {
 TEST_F(Sm90KvDtype, DamagesOfScalesOfRowsAreSeen) {
   expect_seen(
       with_group(spec_of(64, Scales::kToken, mask_of(Kind::kNull)), 6, 3), {{150, 150}, {400, 400}},
-      {{"sm90/consumer.cuh", "key_scales.finish(rows.softmax.sum, s, lane);",
-        "key_scales.advance();"},
+      {{"sm90/key_scales.cuh", "sum[half] = fmaf(weights[4 * pair + 2 * half], of[0], sum[half]);",
+        ""},
        {"common/key_scales.cuh", "put(k, log2_approx(value)", "put(k, 0.0f"},
        {"sm90/scales.cuh", "} else {\n    return arguments.scale;", "} else {\n    return 1.0f;"}});
 }

@@ -63,11 +63,11 @@ ATTNJIT_DEVICE RowPlace place_of(long long row, const Arguments& arguments) {
               head * arguments.o_head_bytes};
 }
 
-/// A warp, or kWarpsPerRow that have a share of the columns each, merges row after row of the
-/// partials, of which there are `partitions`, into `o`; with kAccumulate what o and lse hold is one
-/// more. Rows are numbered as LSE is: batch, head, position; partial_o is packed as [partition,
-/// batch, position, head, depth]. kBatch parts, which divide a warp's lanes, are loaded together;
-/// with kEarly the first of them before it is known which count, together with their LSEs.
+/// A warp merges row after row of the partials, of which there are `partitions`, into `o`; with
+/// kAccumulate what o and lse hold is one more. Rows are numbered as LSE is: batch, head, position;
+/// partial_o is packed as [partition, batch, position, head, depth]. kBatch parts, which divide a
+/// warp's lanes, are loaded together; with kEarly the first of them before it is known which count,
+/// together with their LSEs.
 ///
 /// Of runs of heads each row may have all the even parts, or it may be cut or not: the mark behind
 /// the LSEs says so. It is looked at when the first row's even parts are on their way. NOTE: in one
@@ -75,13 +75,11 @@ ATTNJIT_DEVICE RowPlace place_of(long long row, const Arguments& arguments) {
 ///
 /// NOTE: the O of a pair that saw no key may be anything, a NaN too, or was never written: it is
 /// not used.
-template <class Config, int kWarpsPerRow, int kBatch, bool kEarly, class Arguments>
+template <class Config, int kBatch, bool kEarly, class Arguments>
 ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
-  constexpr int kWarps = Config::kThreads / 32 / kWarpsPerRow;  // rows at a time
+  constexpr int kWarps = Config::kThreads / 32;  // rows at a time
   constexpr int kWords = Config::kDepth / 2;
-  constexpr int kLaneWords = ceil_div(kWords, 32 * kWarpsPerRow);
-  static_assert(kWarpsPerRow == 1 || !Config::kAccumulate,
-                "a row's LSE is read before it is written, by one warp");
+  constexpr int kLaneWords = ceil_div(kWords, 32);
   static_assert(!Config::kQuadOrder || (!Config::kAccumulate && Config::kDepth % 16 == 0));
   static_assert(!Config::kAccumulate || Config::kOutputBytes == 2,
                 "the O before is read as 16-bit numbers");
@@ -94,9 +92,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     return arguments.partitions;
   };
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp = static_cast<int>(threadIdx.x) / 32 / kWarpsPerRow;
-  const int share = static_cast<int>(threadIdx.x) / 32 % kWarpsPerRow;
-  const int first_word = share * 32 * kLaneWords + lane;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
   const long long step = static_cast<long long>(gridDim.x) * kWarps;
   const long long begin = static_cast<long long>(blockIdx.x) * kWarps + warp;
   const auto merge_row = [&](long long row, const RowPlace& place) {
@@ -109,13 +105,13 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
       const long long partial_row = part * arguments.rows + place.o_row;
 #pragma unroll
       for (int i = 0; i < kLaneWords; ++i) {
-        const int word = first_word + 32 * i;
+        const int word = lane + 32 * i;
         pairs[i] = load_partial<Config>(arguments.partial_o, partial_row * kWords + word,
                                         wanted && word < kWords);
       }
     };
     const float first_lse = lse_of(lane);
-    if constexpr (kAsks && Config::kWarpsPerRow > 1) {
+    if constexpr (kAsks && Config::kStagedParts > 0) {
       if (is_written(__shfl_sync(0xffffffffu, first_lse, 0))) return;
     }
     [[maybe_unused]] FloatPair first_pairs[kBatch][kLaneWords];
@@ -166,7 +162,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
       FloatPair pairs[kLaneWords];
 #pragma unroll
       for (int i = 0; i < kLaneWords; ++i) {
-        const int word = first_word + 32 * i;
+        const int word = lane + 32 * i;
         pairs[i] = unpack_pair<Config::kBf16>(
             load_global_or_zero(reinterpret_cast<u32*>(o) + word, factor != 0.0f && word < kWords));
       }
@@ -208,7 +204,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     }
 #pragma unroll
     for (int i = 0; i < kLaneWords; ++i) {
-      const int word = first_word + 32 * i;
+      const int word = lane + 32 * i;
       const int column_pair = Config::kQuadOrder ? column_pair_of_quads(word) : word;
       if (word < kWords) store_merged<Config>(o, column_pair, merged[i]);
     }
@@ -216,7 +212,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
       const float shown = Config::kLseIncludesSink ? total : sum;
       // Every lane has read the row's old LSE before one writes the new.
       __syncwarp();
-      if (lane == 0 && share == 0) {
+      if (lane == 0) {
         arguments.lse[row] = shown == 0.0f ? -infinity() : top + kLn2 * log2_approx(shown);
       }
     }
@@ -225,7 +221,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   // NOTE: a launch of long rows has about as many warps as rows: each asks with what it reads
   // first.
   if constexpr (kHeads) {
-    static_assert(Config::kWarpsPerRow == 1, "heads have short rows");
+    static_assert(Config::kStagedParts == 0, "heads have short rows");
     RowPlace place = place_of<Config>(begin, arguments);
     await_prerequisites();
     if (asks_lengths(arguments)) {
@@ -252,7 +248,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
         first = begin - 32 * step;  // once more
       }
     }
-  } else if constexpr (kAsks && Config::kWarpsPerRow == 1) {
+  } else if constexpr (kAsks && Config::kStagedParts == 0) {
     // Many rows are written. A lane each asks of the warp's next 32.
     await_prerequisites();
     for (long long first = begin; first < arguments.rows; first += 32 * step) {
@@ -281,6 +277,125 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   }
 }
 
+/// The same of long rows of many parts, a row per CTA: all parts' columns are copied to shared
+/// memory at once, kStagedParts of them. Where each row has all the parts, they are on their way
+/// before the LSEs are there. NOTE: in registers so many would leave room for few CTAs, and these
+/// are to wait where the attention's CTAs leave them a place (docs/mla.md).
+template <class Config, class Arguments>
+ATTNJIT_DEVICE void merge_staged_rows(const Arguments& arguments) {
+  constexpr int kParts = Config::kStagedParts;
+  constexpr int kWords = Config::kDepth / 2;
+  constexpr int kVectors = Config::kDepth / 4;  // of 16 bytes in a row
+  static_assert(kParts == 32, "a lane knows the factor of each part that is staged");
+  static_assert(Config::kPartialF32 && !Config::kAccumulate && Config::kDepth % 4 == 0);
+  static_assert(kWords <= Config::kThreads, "a thread has a pair of columns");
+  extern __shared__ __align__(16) unsigned char staged[];
+  const u32 memory = shared_address(staged);
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const int parts = arguments.partitions;
+
+  // NOTE: its divisions take as long as a read: the first row's come before there is one.
+  RowPlace place = place_of<Config>(blockIdx.x, arguments);
+  await_prerequisites();
+  bool all_count = true;
+  if constexpr (deals_runs<Config>()) {
+    if (asks_lengths(arguments)) {
+      all_count = false;
+      const float mark = arguments.partial_lse[arguments.partitions * arguments.rows];
+      if (__float_as_uint(mark) == kNoneIsCut) return;
+    }
+  }
+#pragma unroll 1
+  for (long long row = blockIdx.x; row < arguments.rows;) {
+    // Copies those of the parts from `first` on that count.
+    const auto stage = [&](int first, const auto& counts) {
+      const unsigned char* const from =
+          arguments.partial_o + (first * arguments.rows + place.o_row) * (4 * Config::kDepth);
+      const long long part_bytes = arguments.rows * (4 * Config::kDepth);
+      const int vectors = min(parts - first, kParts) * kVectors;
+#pragma unroll 4
+      for (int i = thread; i < vectors; i += Config::kThreads) {
+        const int part = i / kVectors;
+        if (counts(part)) {
+          copy_16_or_zeros(memory + 16 * i, from + part * part_bytes + 16 * (i - part * kVectors),
+                           true);
+        }
+      }
+    };
+    if (all_count) stage(0, [](int) { return true; });
+    const auto lse_of = [&](int part) {
+      return part < parts ? arguments.partial_lse[part * arguments.rows + row] : -infinity();
+    };
+    const float first_lse = lse_of(lane);
+    if (deals_runs<Config>() && is_written(__shfl_sync(0xffffffffu, first_lse, 0))) {
+      await_copies();
+    } else {
+      float top = first_lse;
+#pragma unroll 1
+      for (int first = 32; first < parts; first += 32) top = fmaxf(top, lse_of(first + lane));
+      top = warp_max(top);
+      float sink = -infinity();
+      if constexpr (Config::kSink) sink = arguments.sink[place.head];
+      top = fmaxf(top, sink);
+      const bool nothing = top == -infinity();
+      const auto weight = [&](float lse) {
+        return nothing ? 0.0f : exp2_approx((lse - top) * kLog2e);
+      };
+      float sum = weight(first_lse);
+#pragma unroll 1
+      for (int first = 32; first < parts; first += 32) sum += weight(lse_of(first + lane));
+      sum = warp_sum(sum);
+      const float total = sum + weight(sink);
+      float scale = nothing ? 0.0f : 1.0f / total;
+      if constexpr (Config::kOutputBytes == 1) scale /= arguments.output_scale[0];
+
+      FloatPair merged = {};
+#pragma unroll 1
+      for (int first = 0; first < parts; first += 32) {
+        const float lse = first == 0 ? first_lse : lse_of(first + lane);
+        const float own_factor = weight(lse) * scale;
+        // NOTE: where an LSE is NaN all factors are, also those of lanes that have no part.
+        u32 left = __ballot_sync(0xffffffffu, first + lane < parts && own_factor != 0.0f);
+        if (first > 0 || !all_count) {
+          if (first > 0) __syncthreads();  // all have read what is to be written over
+          const u32 wanted = left;
+          stage(first, [&](int part) { return (wanted >> part & 1) != 0; });
+        }
+        await_copies();
+        __syncthreads();
+        constexpr int kTogether = 8;
+#pragma unroll 1
+        for (int from = 0; left != 0; from += kTogether, left >>= kTogether) {
+#pragma unroll
+          for (int i = 0; i < kTogether; ++i) {
+            const float factor = __shfl_sync(0xffffffffu, own_factor, from + i);
+            if ((left >> i & 1) == 0 || thread >= kWords) continue;
+            u32 a, b;
+            load_shared_v2(memory + 8 * ((from + i) * kWords + thread), a, b);
+            merged.x = fmaf(factor, __uint_as_float(a), merged.x);
+            merged.y = fmaf(factor, __uint_as_float(b), merged.y);
+          }
+        }
+      }
+      const int column_pair = Config::kQuadOrder ? column_pair_of_quads(thread) : thread;
+      if (thread < kWords) {
+        store_merged<Config>(arguments.o + place.o_bytes, column_pair, merged);
+      }
+      if constexpr (Config::kReturnLse) {
+        const float shown = Config::kLseIncludesSink ? total : sum;
+        if (thread == 0) {
+          arguments.lse[row] = shown == 0.0f ? -infinity() : top + kLn2 * log2_approx(shown);
+        }
+      }
+    }
+    row += gridDim.x;
+    if (row >= arguments.rows) break;
+    place = place_of<Config>(row, arguments);
+    __syncthreads();  // all have read this row's parts
+  }
+}
+
 /// NOTE: the parts of a launch that is split are early where there is room for them: in longer rows
 /// they would take the registers of other rows. A long row of few parts is a warp's, as short rows
 /// are: there are many such rows, and what counts is how many of them are on their way. A row's
@@ -288,19 +403,18 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
 template <class Config, class Arguments>
 ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   if (threadIdx.x == 0) launch_dependents();
-  if constexpr (Config::kWarpsPerRow == 1) {
+  if constexpr (Config::kStagedParts == 0) {
     constexpr bool kRuns = deals_runs<Config>() && !deals_head_runs<Config>();
     constexpr bool kEarly = Config::kPartialF32 && Config::kDepth <= 128 && !kRuns;
     // Rows of runs have few parts: registers for more are those of other rows.
     constexpr int kBatch = kEarly ? 16 : kRuns ? 4 : 8;
-    merge_rows<Config, 1, kBatch, kEarly>(arguments);
+    merge_rows<Config, kBatch, kEarly>(arguments);
   } else {
-    static_assert(Config::kThreads == 32 * Config::kWarpsPerRow, "the host counts a row per CTA");
     const bool few_parts = deals_runs<Config>() && arguments.rows > Config::kManyRows;
     if (arguments.partitions <= Config::kFewParts || few_parts) {
-      merge_rows<Config, 1, 4, false>(arguments);
+      merge_rows<Config, 4, false>(arguments);
     } else {
-      merge_rows<Config, Config::kWarpsPerRow, 32, false>(arguments);
+      merge_staged_rows<Config>(arguments);
     }
   }
 }

@@ -21,12 +21,13 @@
 namespace attnjit {
 namespace {
 
-constexpr int kWarps = 4;       // per CTA
-constexpr int kLongRow = 256;   // elements of O that one warp merges
-constexpr int kLongWarps = 8;   // that share a longer row of many parts
-constexpr int kFewParts = 8;    // no more are a warp's, however long the row,
-constexpr int kManyRows = 512;  // and where there are runs, of more rows: most have few parts
-constexpr int kCtasPerSm = 16;  // a row is one short read: many are to be on their way
+constexpr int kWarps = 4;         // per CTA
+constexpr int kLongRow = 256;     // elements of O that one warp merges
+constexpr int kLongWarps = 8;     // that share a longer row of many parts,
+constexpr int kStagedParts = 32;  // of which so many are in shared memory at a time
+constexpr int kFewParts = 8;      // no more are a warp's, however long the row,
+constexpr int kManyRows = 512;    // and where there are runs, of more rows: most have few parts
+constexpr int kCtasPerSm = 16;    // a row is one short read: many are to be on their way
 constexpr int kFewCtasPerSm = 4;
 
 constexpr int kMaxDepth = 512;                                  // what a lane holds of a row
@@ -103,7 +104,11 @@ Status merge_launch(const KernelPlan& plan, const TensorView& o, const Partition
   if (may_be_whole && deals_head_runs(plan) && choice.even_parts == 1) ctas_per_sm = 1;
   const std::int64_t ctas = std::min((rows + rows_per_cta - 1) / rows_per_cta,
                                      ctas_per_sm * std::max(device.sm_count, 1));
-  return fill_recipe(KernelId::kMerge, static_cast<std::uint32_t>(ctas), values, recipe);
+  Status filled = fill_recipe(KernelId::kMerge, static_cast<std::uint32_t>(ctas), values, recipe);
+  const std::int64_t staged = shared ? std::min(pairs, kStagedParts) : 0;
+  recipe.dynamic_smem =
+      static_cast<std::uint32_t>(staged * plan.spec->ov_depth * std::int64_t{sizeof(float)});
+  return filled;
 }
 
 /// Whether a launch that may split the keys writes O and LSE itself.
@@ -157,6 +162,10 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   kernel.kernel_header = "partials/merge.cuh";
   kernel.threads = threads_of(spec);
   kernel.overlaps = true;
+  // Of a launch that stages; merge_launch() says how much of it.
+  if (warps_per_row(spec) > 1) {
+    kernel.smem_bytes = std::int64_t{kStagedParts} * spec.ov_depth * std::int64_t{sizeof(float)};
+  }
   // A pair of a plan that accumulates has the sink; the partitions leave it to the merge.
   const bool sink = spec.sink && !spec.accumulate;
   const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
@@ -164,7 +173,7 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   constants.add("kThreads", kernel.threads);
   constants.add("kHeads", spec.num_q_heads);
   constants.add("kDepth", spec.ov_depth);
-  constants.add("kWarpsPerRow", warps_per_row(spec));
+  constants.add("kStagedParts", warps_per_row(spec) > 1 ? kStagedParts : 0);
   constants.add("kFewParts", kFewParts);
   constants.add("kManyRows", kManyRows);
   constants.add_bool("kBf16", output == Dtype::kBf16);

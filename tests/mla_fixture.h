@@ -108,6 +108,20 @@ class MlaTest : public KernelTest {
   void check_many_parts_of_long_rows() {
     expect_passes(with_depths(spec_of(16, 64, 11), 384, 320),
                   {{{1}, {800, 0, 300}}, {{2}, {1500}}});
+    // More than the merge has in shared memory at a time.
+    AttentionSpec more = with_depths(spec_of(2, 64, 40), 384, 320);
+    more.sink = true;
+    expect_passes(more, {{{1}, {2800, 70, 0}}});
+  }
+
+  // Each CTA has a work tile at most, whose Q is loaded before the length is known: of parts that
+  // have keys, and of others, whose CTAs have nothing else to do; of more CTAs than there are
+  // tiles.
+  void check_parts_of_a_tile_each() {
+    const AttentionSpec spec = with_depths(spec_of(20, 64, 0), 384, 320);
+    for (const int sm_count : some_of(std::vector<int>{36, 40})) {
+      expect_in({12, 12}, spec, {{2}, {1000, 2, 700}}, sm_count);
+    }
   }
 
   // Sequences that differ in length, whose keys are dealt out in runs: some are cut, in parts and

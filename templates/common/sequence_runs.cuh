@@ -81,6 +81,20 @@ struct SequenceRuns : SequenceLengths<Config, true, Arguments> {
     }
     return units_of(reached(sequence));
   }
+  /// Where sequences have so many even parts: what the n-th query tile of a part is.
+  struct EvenTile {
+    int sequence, part, rank;
+  };
+  ATTNJIT_DEVICE EvenTile even_tile(int n, int parts) const {
+    const int tiles = this->tiles();
+    const int all_parts = quotient(n, tiles);  // before this one
+    const int sequence = quotient(all_parts, parts);
+    return {sequence, all_parts - sequence * parts, n - all_parts * tiles};
+  }
+  /// The query tiles of all even parts.
+  ATTNJIT_DEVICE int even_tiles(int parts) const {
+    return arguments.batch * parts * this->tiles() * (joins<Config>() ? 2 : 1);
+  }
   ATTNJIT_DEVICE WorkTile tile_of(int sequence, int rank) const {
     const SequenceTile tile{sequence,          this->row_begin(sequence), this->key_begin(sequence),
                             lengths(sequence), kHeads ? rank : 0,         kHeads ? 0 : rank};
@@ -236,9 +250,7 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
   }
 
   ATTNJIT_DEVICE bool done() const {
-    if (length == 0) {
-      return begin >= arguments.batch * left * this->tiles() * (joins<Config>() ? 2 : 1);
-    }
+    if (length == 0) return begin >= this->even_tiles(left);
     return left <= 0 || sequence >= arguments.batch;
   }
   /// The work; the list then stands at what follows. NOTE: both at once, so that a warp keeps few
@@ -256,13 +268,10 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
 
  private:
   ATTNJIT_DEVICE WorkTile tile_of_even_part() {
-    const int tiles = this->tiles(), parts = left;
+    const int parts = left;
     const bool joined = joins<Config>();
-    const int place = joined ? begin >> 1 : begin;
-    const int all_parts = quotient(place, tiles);  // before this one
-    const int of = quotient(all_parts, parts);
-    const int part = all_parts - of * parts;
-    WorkTile work = this->tile_of(of, place - all_parts * tiles);
+    const auto [of, part, rank] = this->even_tile(joined ? begin >> 1 : begin, parts);
+    WorkTile work = this->tile_of(of, rank);
     const KvTiles reached = reached_by(work);
     const int units = this->units_of(reached);
     int each = quotient(units + parts - 1, parts);

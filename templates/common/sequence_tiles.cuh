@@ -27,6 +27,12 @@ struct SequenceTiling {
   }
 };
 
+/// The first row of a tile of a rank among those of a head with so many rows.
+template <class Config>
+ATTNJIT_DEVICE int first_row_of_rank(int rows, int rank) {
+  return groups_of<Config>(rows) * kConsumerRows - (rank + 1) * Config::kTileM;
+}
+
 /// The tile of a rank among those of a sequence's head (or of packed heads, by their number), with
 /// the KV tiles that it reaches. `lengths`: a SequenceLengths.
 template <class Config, class Mask, class SequenceLengths, class Params>
@@ -35,8 +41,7 @@ ATTNJIT_DEVICE WorkTile tile_of_sequence(const SequenceTile& tile, const Sequenc
   WorkTile work;
   work.batch = tile.batch;
   work.head = first_head_of<Config>(tile.head);
-  const int rows = tile.lengths.q << Config::kGqaShift;
-  work.first_row = groups_of<Config>(rows) * kConsumerRows - (tile.rank + 1) * Config::kTileM;
+  work.first_row = first_row_of_rank<Config>(tile.lengths.q << Config::kGqaShift, tile.rank);
   work.q_begin = tile.q_begin;
   work.q_len = tile.lengths.q;
   work.kv_len = tile.lengths.kv;

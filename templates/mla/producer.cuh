@@ -160,6 +160,12 @@ struct RowCopiesOf<true, Types...> {
 template <class Config, class Arguments>
 using ThreadCopies = typename RowCopiesOf<TilesOf<Config>::kWidened, Config, Arguments>::Type;
 
+/// Of a producer's warps the one that loads Q where launches may have no second tile of it in a CTA
+/// (Producer::load_q_at_once()), beside the two that load boxes of K.
+constexpr int kQLoadWarp = 2;
+template <class Config>
+constexpr bool kMayLoadQAtOnce = deals_runs<Config>() && Config::kStageLoaders == 2;
+
 /// A warp, or several that all find the same work and copy their parts of the KV tiles; the first
 /// does the rest. Where loads are apart (kLoadsApart), each part is of K or of V: neither waits for
 /// what frees the other's memory.
@@ -194,9 +200,40 @@ struct Producer {
 
   /// Loads the rows of Q when the last product that reads those before is made.
   ATTNJIT_DEVICE void load_q(const WorkTile& work) {
-    if (warp != 0) return;
+    if (warp != 0 || loads_q_at_once()) return;
     smem.wait(smem.q_empty(), q_parity ^ 1);
     q_parity ^= 1;
+    issue_q(work);
+  }
+
+  /// Whether a warp of its own loads Q, of which a CTA has no second tile: before it is known how
+  /// many keys there are, and where these lie.
+  ATTNJIT_DEVICE bool loads_q_at_once() const {
+    if constexpr (kMayLoadQAtOnce<Config>) {
+      if (asks_lengths(arguments)) return false;
+      return SequenceRuns<Config, Mask, Arguments, Params>{{arguments}, params}.even_tiles(
+                 arguments.even_parts) <= workers<Config>();
+    }
+    return false;
+  }
+  /// That warp.
+  ATTNJIT_DEVICE void load_q_at_once() const {
+    if (!loads_q_at_once()) return;
+    const SequenceRuns<Config, Mask, Arguments, Params> runs{{arguments}, params};
+    const int place = worker<Config>() >> (joins<Config>() ? 1 : 0);
+    const auto [sequence, part, tile] = runs.even_tile(place, arguments.even_parts);
+    if (sequence >= arguments.batch) return;
+    WorkTile work{};
+    work.batch = sequence;
+    work.first_row = first_row_of_rank<Config>(arguments.q_len << Config::kGqaShift, tile);
+    await_prerequisites();
+    issue_q(work);
+    // A part without keys multiplies with no Q. The CTA's memory must not end before.
+#pragma unroll 1
+    for (int block = 0; block < Tiles::kQkBlocks; ++block) smem.wait(smem.q_full(block), 0);
+  }
+
+  ATTNJIT_DEVICE void issue_q(const WorkTile& work) const {
     // NOTE: rows past the sequence's end, or behind a position's heads, are zeros or other rows.
     // Nothing is made of them.
     if (lane == 0) {

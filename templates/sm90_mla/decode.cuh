@@ -53,7 +53,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     setmaxnreg_dec<Config::kProducerRegisters>();
     const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
     const int lane = static_cast<int>(threadIdx.x & 31u);
-    await_prerequisites();
+    if (!mla::kMayLoadQAtOnce<Config> || warp != mla::kQLoadWarp) await_prerequisites();
     if constexpr (Config::kRowCopies) {
       using Copies = mla::ThreadCopies<Config, Arguments>;
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
@@ -64,6 +64,13 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
           smem, arguments, params, Copies{smem, arguments, 0, warp, lane}, 0, warp, lane}
           .run();
+    } else if constexpr (mla::kMayLoadQAtOnce<Config>) {
+      using Copies = mla::BoxCopies<Config, Arguments>;
+      if (warp == mla::kQLoadWarp) {
+        mla::Producer<Config, Mask, Copies, Arguments, Params>{
+            smem, arguments, params, Copies{smem, arguments, 0, warp, lane}, 0, warp, lane}
+            .load_q_at_once();
+      }
     }
   } else {
     setmaxnreg_inc<Config::kConsumerRegisters>();

@@ -279,8 +279,8 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
 
 /// The same of long rows of many parts, a row per CTA: all parts' columns are copied to shared
 /// memory at once, kStagedParts of them. Where each row has all the parts, they are on their way
-/// before the LSEs are there. NOTE: in registers so many would leave room for few CTAs, and these
-/// are to wait where the attention's CTAs leave them a place (docs/mla.md).
+/// before the LSEs are there. NOTE: in registers 32 parts were 64 of each thread, and unrolled
+/// code, which a launch reads once.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE void merge_staged_rows(const Arguments& arguments) {
   constexpr int kParts = Config::kStagedParts;

@@ -111,7 +111,7 @@ class MlaTest : public KernelTest {
     // More than the merge has in shared memory at a time.
     AttentionSpec more = with_depths(spec_of(2, 64, 40), 384, 320);
     more.sink = true;
-    expect_passes(more, {{{1}, {2800, 70, 0}}});
+    expect_passes(more, {{{1}, {2560, 70, 0}}});
   }
 
   // Each CTA has a work tile at most, whose Q is loaded before the length is known: of parts that

@@ -16,10 +16,11 @@ namespace attnjit {
 constexpr float kMaxFloor = -0x1p+100f;
 
 /// What makes exponents of 2 of scores whose scale was read from memory. NOTE: not 0, which a
-/// tensor of zeros may have: hidden scores are -inf, and 0 times that is NaN.
+/// tensor of zeros may have: hidden scores are -inf, and 0 times that is NaN. Nor so small that its
+/// reciprocal is infinite: a row that saw nothing multiplies that by 0.
 ATTNJIT_DEVICE float exponent_scale(float scale) {
   const float log2_scale = scale * kLog2e;
-  return log2_scale == 0.0f ? 0x1p-120f : log2_scale;
+  return fabsf(log2_scale) < 0x1p-120f ? 0x1p-120f : log2_scale;
 }
 
 /// A row's sum of probabilities, relative to its maximum (log2).

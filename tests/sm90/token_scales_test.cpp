@@ -107,6 +107,15 @@ TEST_F(Sm90TokenScales, WeightsOfTheSumAndOfTheOutput) {
   EXPECT_TRUE(passes(spec, *problem));
 }
 
+// Of a scale whose reciprocal no f32 holds: rows are the mean of what they see.
+TEST_F(Sm90TokenScales, ScalesNearZero) {
+  const AttentionSpec spec = token_spec(64);
+  auto problem = problem_of(spec, {{64}, {200}});
+  ASSERT_TRUE(problem);
+  problem->scale = 1e-38F;
+  EXPECT_TRUE(passes(spec, *problem));
+}
+
 TEST_F(Sm90TokenScales, DamagesAreSeen) {
   const std::vector<Damage> damages = {
       {"sm90/scales.cuh", "arguments.q_scale[row * arguments.num_q_heads + head]",

@@ -84,12 +84,26 @@ TEST(Tuning, PairsOrCtasAlone) {
   asked.pair_cta = true;
   EXPECT_EQ(constants_of(plan_of(dense(128), {}, &pairs)),
             constants_of(plan_of(dense(128), asked)));
+  // What no row can match decides without it: options, and masks that walk a map.
+  EXPECT_EQ(plan_of(dense(128), asked, &alone).sm100->cluster, 2);
+  EXPECT_EQ(plan_of(dense(128), asked, &pairs).sm100->cluster, 2);
+  asked.pair_cta = false;
+  EXPECT_EQ(plan_of(dense(256), asked, &pairs).sm100->cluster, 1);
+  AttentionSpec mapped = dense(128);
+  mapped.mask.kind = MaskSpec::Kind::kCustom;
+  mapped.mask.custom.name = "documents";
+  mapped.mask.custom.code = "p.doc[q_idx] == p.doc[kv_idx]";
+  mapped.mask.custom.params = {{"doc", ParamSpec::Type::kI32Array}};
+  EXPECT_EQ(cluster(mapped, &pairs), 1);
+  // A row reaches no kernel that the option does not.
+  AttentionSpec deep = dense(224);
+  deep.ov_depth = 128;
+  deep.qkv_dtype = Dtype::kE4m3;
+  EXPECT_FALSE(plan(deep, {}, &pairs));
   AttentionSpec paged = dense(256);
   paged.page_size = 64;
-  for (const auto& [spec, options] :
-       {std::pair(dense(64), PlanOptions{}), std::pair(paged, PlanOptions{}),
-        std::pair(dense(128), asked)}) {
-    const Result<KernelPlan> refused = plan(spec, options, &pairs);
+  for (const AttentionSpec& spec : {dense(64), paged}) {
+    const Result<KernelPlan> refused = plan(spec, {}, &pairs);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().field, "tuning.pair_cta");
   }

@@ -22,6 +22,9 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
   const Result<Sm100Tuning> tuned = Sm100Tuning::read(values, one_o);
   Sm100Tuning choices = tuned ? *tuned : Sm100Tuning();
   const bool can_pair = sm100_may_choose_pairs(resolved, kind, one_o);
+  // What no row matches, the caller's options and what a mask reads, decides without it.
+  const PlanOptions& options = resolved.options();
+  if (options.pair_cta || options.num_qo || walks_map(resolved)) choices.pair_cta.reset();
   std::int64_t pair = 0;
   Status status = choices.take(&Sm100Tuning::pair_cta, 0, can_pair ? 1 : 0, 1, pair);
   if (!can_pair) choices.pair_cta.reset();

@@ -273,7 +273,7 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
   if (listed && !plan.kv_lens && spec.qk_depth > 96 && spec.qk_depth <= 128 && blocks.rows > 0 &&
       blocks.keys > 0 && blocks.rows % 128 == 0 && blocks.rows % 192 != 0 &&
       blocks.keys % 128 == 0 &&
-      blocks.rows << (sm90_packs_gqa(spec) ? rows_shift(spec.group) : 0) <= 512) {
+      blocks.rows <= 512 >> (sm90_packs_gqa(spec) ? rows_shift(spec.group) : 0)) {
     choose_blocks(plan);
   }
   if (is_e4m3(spec)) choose_e4m3(spec, plan);

@@ -180,8 +180,9 @@ struct Producer {
   int rank;  ///< of the CTA in its cluster, which has the rows of its own
   int warp;
   int lane;
-  int work_parity = 0;
-  int q_parity = 0;
+  /// Of work_empty(), and from bit 1 on of q_empty(). NOTE: one word: a warp that widens has no
+  /// registers for two.
+  int parities = 0;
   bool first = true;  ///< no work tile's keys were loaded yet
 
   ATTNJIT_DEVICE bool loads_v() const { return Config::kLoadsApart && warp >= kVLoadWarp; }
@@ -189,8 +190,8 @@ struct Producer {
   /// Tells the consumers of a work tile when they have read of the one before.
   ATTNJIT_DEVICE void announce(const WorkTile& work) {
     if (warp != 0) return;
-    smem.wait(smem.work_empty(), work_parity ^ 1);
-    work_parity ^= 1;
+    parities ^= 1;
+    smem.wait(smem.work_empty(), parities & 1);
     if (lane == 0) {
       store_work<Config>(smem.work(), work);
       mbarrier_arrive(smem.work_full());
@@ -201,8 +202,8 @@ struct Producer {
   /// Loads the rows of Q when the last product that reads those before is made.
   ATTNJIT_DEVICE void load_q(const WorkTile& work) {
     if (warp != 0 || loads_q_at_once()) return;
-    smem.wait(smem.q_empty(), q_parity ^ 1);
-    q_parity ^= 1;
+    parities ^= 2;
+    smem.wait(smem.q_empty(), parities >> 1);
     issue_q(work);
   }
 

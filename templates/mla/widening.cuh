@@ -58,13 +58,16 @@ struct WideningCopies {
   using Part = u32[kOwnRows][4];
 
   static constexpr int kScales = Row::kScaled ? kPairs : 1;
+  /// All that a row has are loaded at once. NOTE: one by one their addresses would be spilled.
+  static constexpr bool kLoadsScales = Row::kScaled && !kForPeer;
+  static_assert(!kLoadsScales || (kHalves && kScales == 4), "16 bytes, of two halves");
 
   Copies rows;           ///< its ring: at the tile that is asked for next
   Ring ring = {};        ///< at the tile that is widened next
   int cta = 0;           ///< of two
   int word = -1;         ///< what is read to find the lane's row of the tile that is asked for next
   int asked_place = -1;  ///< of the lane's row of that which was asked for last
-  float scales[kScales] = {};  ///< of that row, in the order of pairs
+  float scales[kScales] = {};  ///< of that row, in the order of pairs; kLoadsScales: of columns
 
   /// Asks for the first KV tile of a work tile.
   ATTNJIT_DEVICE void begin(const WorkTile& tile) {
@@ -87,7 +90,12 @@ struct WideningCopies {
     const int place = asked_place;
     float own[kScales];
 #pragma unroll
-    for (int i = 0; i < kScales; ++i) own[i] = scales[i];
+    for (int i = 0; i < kScales; ++i) {
+      own[i] = scales[i];
+      if constexpr (kLoadsScales) {
+        if (Tiles::free_half(ring.stage) == 0) own[i] = scales[i ^ 2];
+      }
+    }
     bool asked = tile == rows.work.tile_begin;
 #pragma unroll 1
     for (int pair = 0;; ++pair) {
@@ -233,10 +241,17 @@ struct WideningCopies {
   ATTNJIT_DEVICE void fetch_scales(i64 offset) {
     static_assert(Row::kScaledColumns == kPair * kBlockColumns, "a pair of blocks has one");
     const unsigned char* const row = rows.arguments.k + offset + Row::kScalesOffset;
+    if constexpr (kLoadsScales) {
+      u32 words[4];
+      load_global_v4_or_zeros(row, offset >= 0, words);
 #pragma unroll
-    for (int pair = 0; pair < kPairs; ++pair) {
-      const unsigned char* const from = row + block_at(rows.ring, kPair * pair) / kPair * 4;
-      scales[pair] = __uint_as_float(load_global_or_zero(from, offset >= 0));
+      for (int i = 0; i < kPairs; ++i) scales[i] = __uint_as_float(words[i]);
+    } else {
+#pragma unroll
+      for (int pair = 0; pair < kPairs; ++pair) {
+        const unsigned char* const from = row + block_at(rows.ring, kPair * pair) / kPair * 4;
+        scales[pair] = __uint_as_float(load_global_or_zero(from, offset >= 0));
+      }
     }
   }
 

@@ -81,7 +81,7 @@ struct SequenceRuns : SequenceLengths<Config, true, Arguments> {
     }
     return units_of(reached(sequence));
   }
-  /// Where sequences have so many even parts: what the n-th query tile of a part is.
+  /// What the n-th query tile is where each sequence has `parts` even parts.
   struct EvenTile {
     int sequence, part, rank;
   };

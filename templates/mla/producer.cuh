@@ -160,8 +160,8 @@ struct RowCopiesOf<true, Types...> {
 template <class Config, class Arguments>
 using ThreadCopies = typename RowCopiesOf<TilesOf<Config>::kWidened, Config, Arguments>::Type;
 
-/// Of a producer's warps the one that loads Q where launches may have no second tile of it in a CTA
-/// (Producer::load_q_at_once()), beside the two that load boxes of K.
+/// The producer's warp that loads Q in launches where no CTA has a second query tile
+/// (Producer::load_q_at_once()). Two others load boxes of K.
 constexpr int kQLoadWarp = 2;
 template <class Config>
 constexpr bool kMayLoadQAtOnce = deals_runs<Config>() && Config::kStageLoaders == 2;
@@ -229,7 +229,7 @@ struct Producer {
     work.first_row = first_row_of_rank<Config>(arguments.q_len << Config::kGqaShift, tile);
     await_prerequisites();
     issue_q(work);
-    // A part without keys multiplies with no Q. The CTA's memory must not end before.
+    // Consumers of a part without keys wait for no Q. The CTA may not end before its Q has landed.
 #pragma unroll 1
     for (int block = 0; block < Tiles::kQkBlocks; ++block) smem.wait(smem.q_full(block), 0);
   }

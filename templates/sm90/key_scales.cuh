@@ -21,8 +21,8 @@ struct KeyScalesBuffer {
 /// A warp of those that rewrite V: as a tile of V comes it brings its share of what the keys'
 /// scales are. A tile's scores are made two tiles later, so that nobody waits for it.
 ///
-/// NOTE: a buffer is written again when V of the tile that it was for, which is one before those
-/// that there is room for, has been multiplied: so its scales have been read.
+/// NOTE: there is one buffer more than stages of V. So a buffer is written again only when all
+/// consumers have multiplied V of the tile that it was for, and have read its scales before.
 template <class Config, class Arguments, bool kThere = keys_have_scales<Config>()>
 struct KeyScalesLoad {
   using Layout = LayoutOf<Config>;

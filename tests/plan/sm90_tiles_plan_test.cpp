@@ -153,6 +153,7 @@ TEST(Sm90Plan, BlocksThatAreLookedUpHaveTilesOfTheirOwn) {
   spec.num_q_heads = 8;
   spec.group = 8;
   EXPECT_EQ(rows("p.t[q_idx / 128][kv_idx / 128] != 0"), 192);
+  EXPECT_EQ(rows("p.t[q_idx >> 30][kv_idx / 128] != 0"), 192);
   spec.group = 4;
   EXPECT_EQ(rows("p.t[q_idx / 128][kv_idx / 128] != 0"), 128);
 }

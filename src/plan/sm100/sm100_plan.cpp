@@ -22,7 +22,7 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
   const Result<Sm100Tuning> tuned = Sm100Tuning::read(values, one_o);
   Sm100Tuning choices = tuned ? *tuned : Sm100Tuning();
   const bool can_pair = sm100_may_choose_pairs(resolved, kind, one_o);
-  // What no row matches, the caller's options and what a mask reads, decides without it.
+  // A row's match cannot name the caller's options, nor that a mask has a map: these go first.
   const PlanOptions& options = resolved.options();
   if (options.pair_cta || options.num_qo || walks_map(resolved)) choices.pair_cta.reset();
   std::int64_t pair = 0;

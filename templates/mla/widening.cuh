@@ -189,9 +189,10 @@ struct WideningCopies {
       await_free(at, block_at(at, kFirstRaw + pair));
     }
     if constexpr (kForPeer) fence_acquire_shared();
-    // NOTE: row by row: a lane has no registers for where four of them begin.
+    // NOTE: row by row: a lane has no registers for where four of them begin. Of rows that are e4m3
+    // alone, whose places are no constants, it has none for two of them either.
     const u32 lane = static_cast<u32>(rows.lane);
-#pragma unroll
+#pragma unroll(Row::kScaled ? Copies::kRows / 4 : 1)
     for (int i = 0; i < Copies::kRows / 4; ++i) {
       const i64 own = __shfl_sync(0xffffffffu, offset, 4 * i + lane / 8);
       copy_row(at, i, rows.arguments.k + own + lane % 8 * 16, own >= 0);

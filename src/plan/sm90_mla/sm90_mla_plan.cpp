@@ -176,6 +176,11 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   const bool most = tiles.widened_blocks > 0 || (plan.row_copies && tiles.own_v);
   plan.producer_registers = one_box ? 24 : most ? 56 : 40;
   plan.consumer_registers = one_box ? 240 : most ? 224 : 232;
+  // Consumers whose half of O is narrow leave more to those that widen K.
+  if (tiles.widened_blocks > 0 && spec.ov_depth <= 256) {
+    plan.producer_registers = 88;
+    plan.consumer_registers = 208;
+  }
   plan.padded_qk_depth = spec.qk_depth;
   plan.padded_ov_depth = spec.ov_depth;
   plan.q_bytes = plan.k_bytes = mla_tile_bytes(spec);

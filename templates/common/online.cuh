@@ -49,7 +49,8 @@ ATTNJIT_DEVICE float finish_row(RowStatistics own, float sink, float& lse) {
   }
   const RowStatistics shown = Config::kLseIncludesSink ? total : own;
   lse = shown.sum == 0.0f ? -infinity() : fmaf(shown.maximum, kLn2, log2_approx(shown.sum) * kLn2);
-  return total.sum == 0.0f ? 0.0f : rescale * reciprocal_approx(total.sum);
+  const float inverse = reciprocal_approx(total.sum);
+  return total.sum == 0.0f ? 0.0f : rescale * inverse;
 }
 
 }  // namespace attnjit

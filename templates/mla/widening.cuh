@@ -55,6 +55,11 @@ struct WideningCopies {
   static constexpr bool kHalves = kRopeBlocks == 0 && kBlocks % (2 * kPair) == 0;
   static_assert(Copies::kRows == 8 * kOwnRows, "a warp's 16 rows are two of each four lanes");
   static_assert(Row::kBytes == Config::kKeyRowBytes, "the plan has strides of such rows");
+  /// NOTE: where the places of e4m3 are no constants, a lane that finds work by itself has no
+  /// registers for two rows either, and would spill 32 to 104 bytes. Others took 4 to 6 % more time
+  /// as a loop.
+  static constexpr bool kUnrollRows = kHalves || deals_runs<Config>() || Tiles::kOvBlocks <= 4 ||
+                                      (Config::kTopk > 0 && !Config::kRagged);
   using Part = u32[kOwnRows][4];
 
   static constexpr int kScales = Row::kScaled ? kPairs : 1;
@@ -189,10 +194,9 @@ struct WideningCopies {
       await_free(at, block_at(at, kFirstRaw + pair));
     }
     if constexpr (kForPeer) fence_acquire_shared();
-    // NOTE: row by row: a lane has no registers for where four of them begin. Of rows that are e4m3
-    // alone, whose places are no constants, it has none for two of them either.
+    // NOTE: row by row: a lane has no registers for where four of them begin.
     const u32 lane = static_cast<u32>(rows.lane);
-#pragma unroll(Row::kScaled ? Copies::kRows / 4 : 1)
+#pragma unroll(kUnrollRows ? Copies::kRows / 4 : 1)
     for (int i = 0; i < Copies::kRows / 4; ++i) {
       const i64 own = __shfl_sync(0xffffffffu, offset, 4 * i + lane / 8);
       copy_row(at, i, rows.arguments.k + own + lane % 8 * 16, own >= 0);

@@ -160,7 +160,7 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
   EXPECT_FALSE(plan_of(sm90_spec(128)).sm90->widens_kv);
 }
 
-// Who deals pairs of tiles beside scales of rows has registers that consumers do without.
+// Who deals pairs of tiles beside scales of rows, or of depth 64 any, has registers that consumers do without.
 TEST(Sm90Plan, ProducersBesideScalesOfWidenedRowsHaveRegisters) {
   const auto of_producer = [](auto change) {
     AttentionSpec spec = sm90_spec(128);
@@ -177,7 +177,13 @@ TEST(Sm90Plan, ProducersBesideScalesOfWidenedRowsHaveRegisters) {
   EXPECT_EQ(of_producer([](AttentionSpec&) {}), 48);
   EXPECT_EQ(of_producer([](AttentionSpec& s) { s.qk_depth = 64; }), 48);
   EXPECT_EQ(of_producer([](AttentionSpec& s) { s.qk_depth = 192; }), 40);
-  EXPECT_EQ(of_producer([](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kNull); }), 40);
+  const auto without_mask = [](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kNull); };
+  EXPECT_EQ(of_producer(without_mask), 40);
+  EXPECT_EQ(of_producer([&](AttentionSpec& s) {
+              without_mask(s);
+              s.qk_depth = 64;
+            }),
+            48);
   EXPECT_EQ(of_producer([](AttentionSpec& s) { s.scales = Scales::kHead; }), 40);
   EXPECT_EQ(of_producer([](AttentionSpec& s) { s.ragged = true; }), 40);
   EXPECT_EQ(of_producer([](AttentionSpec& s) { s.max_q_len = 1; }), 40);

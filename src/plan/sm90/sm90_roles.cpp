@@ -45,9 +45,10 @@ void sm90_share_registers(const AttentionSpec& spec, Sm90Plan& plan) {
   }
   if (plan.widens_kv) {
     // Consumers have what the two warpgroups before them leave of what the CTA is launched with.
-    // NOTE: beside scales of rows, who deals pairs of tiles would spill 8 to 48 bytes in 40
-    // registers, and above depth 128 consumers would in 208.
-    const bool deals_tiles = plan.key_scales && !plan.kv_lens;
+    // NOTE: beside scales of rows, who deals pairs of tiles, or of depth 64 any, would spill 8 to
+    // 48 bytes in 40 registers, and above depth 128 consumers would in 208.
+    const bool deals_tiles =
+        plan.key_scales && !plan.kv_lens && (plan.pair_tiles || spec.qk_depth <= 64);
     const bool spares = plan.num_consumers == 2 && spec.qk_depth <= 128;
     plan.producer_registers = deals_tiles && spares ? 48 : 40;
     const int left = plan.threads() / 128 * sm90_launch_registers(plan) -

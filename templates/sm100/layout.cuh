@@ -30,6 +30,16 @@ constexpr int kKeyScale = 0, kLogValueScale = 1, kInverseValueScale = 2;
 /// Rows of a product: queries of a softmax warpgroup, one a thread.
 constexpr int kRows = 128;
 
+/// Parts in which P of a tile is handed over; the plan says how many where they are not two.
+template <class Config>
+constexpr int parts_of_p() {
+  if constexpr (requires { Config::kPvParts; }) {
+    return Config::kPvParts;
+  } else {
+    return 2;
+  }
+}
+
 /// Tiles lie in blocks of columns whose rows are a swizzle wide: [block][row], and Q as [query
 /// tile] [block][128 rows]. A row of a block of O has 128 bytes, whatever its type
 /// (common/blocks.cuh).
@@ -105,8 +115,8 @@ struct LayoutOf {
   static constexpr bool kQInTmem = Config::kTmemQ >= 0;
 
   static_assert(Config::kPvKeys0 % kStepColumns == 0 && Config::kPvKeys1 % kStepColumns == 0 &&
-                    Config::kPvKeys0 + Config::kPvKeys1 == Config::kTileN,
-                "P is handed over in two parts of whole steps");
+                    Config::kPvKeys0 + (parts_of_p<Config>() - 1) * Config::kPvKeys1 == Config::kTileN,
+                "P is handed over in parts of whole steps: a first one, and others of one size");
   static_assert(Config::kStages >= 2, "K and V need two stages to be loaded ahead");
   static_assert(!Config::kFusedKv || Config::kQkStages == 1,
                 "a slot that K and V share has one barrier");
@@ -135,6 +145,16 @@ struct LayoutOf {
   static constexpr int kQkSteps = ceil_div(kQkColumns, kStepColumns);
   static constexpr int kPvSteps0 = Config::kPvKeys0 / kStepColumns;
   static constexpr int kPvSteps = Config::kTileN / kStepColumns;
+  /// The steps before part `part` of P, and which part ends at a key; none: -1.
+  static constexpr int steps_before_part(int part) {
+    return part == 0 ? 0 : kPvSteps0 + (part - 1) * (Config::kPvKeys1 / kStepColumns);
+  }
+  static constexpr int part_that_ends(int key) {
+    for (int part = 0; part < parts_of_p<Config>(); ++part) {
+      if (kStepColumns * steps_before_part(part + 1) == key) return part;
+    }
+    return -1;
+  }
   /// Columns of P V: whole blocks, the last perhaps filled up with zeros. NOTE: PTX's canonical
   /// layouts of an MN-major operand (9.7.16.4) are whole swizzle atoms wide, and no published
   /// kernel multiplies a part of one (docs/sm100.md).
@@ -338,7 +358,7 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 s_full(int warpgroup) const { return barrier(Config::kBarSProd + warpgroup); }
   /// Part `part` of P is in tensor memory; the first also says that O may be added to.
   ATTNJIT_DEVICE u32 p_full(int warpgroup, int part) const {
-    return barrier(Config::kBarSCons + 2 * warpgroup + part);
+    return barrier(Config::kBarSCons + parts_of_p<Config>() * warpgroup + part);
   }
   /// A statistic is in shared memory; has been read. Of a pair each has a phase of both. Elsewhere
   /// that a factor was read is said by the phase of a P, and only the last one has one of its own.

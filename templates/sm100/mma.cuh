@@ -141,11 +141,11 @@ struct Products {
       const int parity = static_cast<int>(p_parity >> warpgroup & 1u);
       p_parity ^= 1u << warpgroup;
 #pragma unroll
-      for (int part = 0; part < 2; ++part) {
+      for (int part = 0; part < parts_of_p<Config>(); ++part) {
         smem.wait_for_warps(smem.p_full(warpgroup, part), parity);
         tcgen05_fence_after();
-        const int begin = part == 0 ? 0 : Layout::kPvSteps0;
-        const int end = part == 0 ? Layout::kPvSteps0 : Layout::kPvSteps;
+        const int begin = Layout::steps_before_part(part);
+        const int end = Layout::steps_before_part(part + 1);
 #pragma unroll
         for (int step = begin; step < end; step += 2) {
           constexpr int kStepBytes = Layout::kStepColumns * Layout::kRowBytes;

@@ -14,15 +14,25 @@
 
 namespace attnjit::sm100 {
 
-/// Replaces scores by probabilities, hands them over to tensor memory at `p` in two parts.
+/// The pairs of a row that polynomials are spread over: those before the last part of P, where
+/// there are so many.
+template <class Config>
+constexpr int polynomial_pairs() {
+  using Layout = LayoutOf<Config>;
+  constexpr int kLast = parts_of_p<Config>() - 1;
+  constexpr int kBefore = Layout::steps_before_part(kLast) * Layout::kStepColumns / 2;
+  return kLast > 0 && Config::kExp2FmaPairs <= kBefore ? kBefore : Config::kTileN / 2;
+}
+
+/// Replaces scores by probabilities, hands them over to tensor memory at `p` in parts.
 /// `warpgroup`: whose P it is, or which buffer's.
 template <class Config>
 ATTNJIT_DEVICE void exponentiate(float (&s)[Config::kTileN], float log2_scale, float origin, u32 p,
                                  const Smem<Config>& smem, int warpgroup) {
-  constexpr int kFirstPairs = Config::kPvKeys0 / 2;
-  constexpr int kSpread = Config::kExp2FmaPairs <= kFirstPairs ? kFirstPairs : Config::kTileN / 2;
+  constexpr int kSpread = polynomial_pairs<Config>();
   constexpr int kBatch = 8 * 4 / LayoutOf<Config>::kElementBytes;  // columns in eight words of P
-  static_assert(Config::kPvKeys0 % kBatch == 0, "a part of P is whole stores");
+  static_assert(Config::kPvKeys0 % kBatch == 0 && Config::kPvKeys1 % kBatch == 0,
+                "a part of P is whole stores");
   const u64 factors = pair_bits({log2_scale, log2_scale});
   const u64 offsets = pair_bits({-origin, -origin});
 #pragma unroll
@@ -44,11 +54,11 @@ ATTNJIT_DEVICE void exponentiate(float (&s)[Config::kTileN], float log2_scale, f
       }
     }
     tcgen05_st_8(p + begin / (kBatch / 8), words);
-    const int end = begin + kBatch;
-    if (end == Config::kPvKeys0 || end == Config::kTileN) {
+    const int part = LayoutOf<Config>::part_that_ends(begin + kBatch);
+    if (part >= 0) {
       tcgen05_wait_st();
       tcgen05_fence_before();
-      smem.arrive_warp_at_leader(smem.p_full(warpgroup, end == Config::kTileN ? 1 : 0));
+      smem.arrive_warp_at_leader(smem.p_full(warpgroup, part));
     }
   }
 }
@@ -56,8 +66,7 @@ ATTNJIT_DEVICE void exponentiate(float (&s)[Config::kTileN], float log2_scale, f
 /// Which pairs of a group of eight columns are computed by polynomial, a bit each.
 template <class Config>
 constexpr int polynomials_of(int group) {
-  constexpr int kFirstPairs = Config::kPvKeys0 / 2;
-  constexpr int kSpread = Config::kExp2FmaPairs <= kFirstPairs ? kFirstPairs : Config::kTileN / 2;
+  constexpr int kSpread = polynomial_pairs<Config>();
   int bits = 0;
   for (int i = 0; i < 4; ++i) {
     if (by_polynomial<Config::kExp2FmaPairs, kSpread>(4 * group + i)) bits |= 1 << i;
@@ -79,10 +88,11 @@ ATTNJIT_DEVICE void exponentiate_named(u64 factors, u64 offsets, u32 p, const Sm
     exponentiate_group<kGroup + 3, polynomials_of<Config>(kGroup + 3)>(factors, offsets);
   }
   store_probabilities<Layout::kPvOperand, kGroup>(p + static_cast<u32>(8 * kGroup / kBatch));
-  if constexpr (8 * kNext == Config::kPvKeys0 || 8 * kNext == Config::kTileN) {
+  constexpr int kPart = Layout::part_that_ends(8 * kNext);
+  if constexpr (kPart >= 0) {
     tcgen05_wait_st();
     tcgen05_fence_before();
-    smem.arrive_warp_at_leader(smem.p_full(warpgroup, 8 * kNext == Config::kTileN ? 1 : 0));
+    smem.arrive_warp_at_leader(smem.p_full(warpgroup, kPart));
   }
   if constexpr (8 * kNext < Config::kTileN) {
     exponentiate_named<Config, kNext>(factors, offsets, p, smem, warpgroup);

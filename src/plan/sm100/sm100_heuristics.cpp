@@ -180,6 +180,28 @@ Result<std::int64_t> sm100_choose_keys(const AttentionSpec& spec, const Fa4Confi
   return keys;
 }
 
+Result<Sm100SplitOfP> sm100_choose_split_of_p(const AttentionSpec& spec, std::int64_t keys,
+                                              const Sm100Tuning& tuned) {
+  const std::int64_t step_keys = 32 / size_of(spec.qkv_dtype);
+  Sm100SplitOfP split;
+  Status status =
+      tuned.take(&Sm100Tuning::pv_first_quarters, 1, 4, 1, split.first_quarters);
+  if (!status) return status.error();
+  const bool has_quarters = keys / step_keys % 4 == 0;
+  split.parts = split.first_quarters == 4                   ? 1
+                : split.first_quarters == 1 && has_quarters ? 4
+                                                            : 2;
+  status = tuned.take(&Sm100Tuning::num_pv_stages, 1, 4, 1, split.parts);
+  if (!status) return status.error();
+  if (split_of_p(split, keys, step_keys).empty()) {
+    return bad_choice(&Sm100Tuning::num_pv_stages,
+                      fmt::format("is {}; beside pv_first_quarters {} the {} keys of a tile have "
+                                  "no parts of whole steps of {}",
+                                  split.parts, split.first_quarters, keys, step_keys));
+  }
+  return split;
+}
+
 std::int64_t sm100_one_o_keys(bool pair_cta) { return pair_cta ? 128 : 64; }
 
 bool sm100_pairs_by_default(const ResolvedSpec& resolved) {

@@ -41,6 +41,10 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
 Result<std::int64_t> sm100_choose_keys(const AttentionSpec& spec, const Fa4Config& config,
                                        const Sm100Tuning& tuned, Sm100Plan& plan);
 
+/// How P of a tile is handed over, where a row chooses among its parts.
+Result<Sm100SplitOfP> sm100_choose_split_of_p(const AttentionSpec& spec, std::int64_t keys,
+                                              const Sm100Tuning& tuned);
+
 /// The keys per tile with one O. Beside an O of 256 columns and a Q of 128, S has room for two
 /// buffers of 64 keys. A pair of CTAs, of which each has half of a tile's keys, keeps Q in shared
 /// memory.

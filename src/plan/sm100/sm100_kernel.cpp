@@ -193,7 +193,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add("kTileN", variant.BN);
   constants.add("kQkStages", variant.num_qk_stages);
   constants.add("kPvKeys0", variant.pv_keys.at(0));
-  constants.add("kPvKeys1", variant.pv_keys.at(1));
+  constants.add("kPvKeys1", variant.num_pv_stages > 1 ? variant.pv_keys.at(1) : 0);
+  if (variant.num_pv_stages != 2) constants.add("kPvParts", variant.num_pv_stages);
   constants.add_bool("kSwitchTo1Q", sm100.can_switch_to_1q);
   constants.add("kCluster", sm100.cluster);
   constants.add_bool("kAnnounced", sm100.announced);

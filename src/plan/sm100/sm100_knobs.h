@@ -23,6 +23,8 @@ struct Sm100Tuning {
   Choice use_fused_kv;
   Choice num_kv_stages;
   Choice num_qk_stages;
+  Choice pv_first_quarters;
+  Choice num_pv_stages;
   Choice exp2_fma_pairs;
   Choice persistent;
   Choice pair_cta;
@@ -83,6 +85,13 @@ inline constexpr Sm100Knob kSm100Knobs[] = {
      [](const Sm100Plan& plan) {
        return plan.can_pair ? Sm100Knob::Values{0, 1} : Sm100Knob::Values{};
      }},
+    {"pv_first_quarters", &Sm100Tuning::pv_first_quarters, true,
+     [](const Sm100Plan& plan) { return plan.pv_first_quarters; },
+     [](const Sm100Plan&) {
+       return Sm100Knob::Values{1, 2, 3, 4};
+     }},
+    {"num_pv_stages", &Sm100Tuning::num_pv_stages, true,
+     [](const Sm100Plan& plan) { return plan.variants.front().num_pv_stages; }, nullptr},
     {"num_qk_stages", &Sm100Tuning::num_qk_stages, false,
      [](const Sm100Plan& plan) { return plan.variants.front().num_qk_stages; }, nullptr},
     {"softmax_registers", &Sm100Tuning::softmax_registers, true,

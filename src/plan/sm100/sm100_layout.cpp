@@ -180,6 +180,22 @@ Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Pl
   return tile;
 }
 
+std::vector<std::int64_t> split_of_p(const Sm100SplitOfP& split, std::int64_t keys,
+                                     std::int64_t step_keys) {
+  const std::int64_t steps = keys / step_keys;
+  const std::int64_t first = split.first_quarters == 4 ? steps
+                             : steps % 4 == 0          ? steps / 4 * split.first_quarters
+                                                       : ceil_div(steps, 2);
+  const std::int64_t others = split.parts - 1;
+  if ((first == steps) != (others == 0)) return {};
+  if (others > 0 && (steps - first) % others != 0) return {};
+  std::vector<std::int64_t> parts{first * step_keys};
+  for (std::int64_t i = 0; i < others; ++i) {
+    parts.push_back((steps - first) / others * step_keys);
+  }
+  return parts;
+}
+
 bool fits(const Sm100Variant& variant) {
   return variant.smem_bytes <= kSm100SmemBytes && variant.tmem_used <= 512 &&
          static_cast<std::int64_t>(variant.barriers.size()) <= kSm100MaxBarriers;
@@ -213,7 +229,6 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   v.use_fused_kv = fused;
   v.num_kv_stages = fused ? slots : slots / 2;
   v.num_qk_stages = qk_stages;
-  v.num_pv_stages = 2;
   v.BK0 = v.padded_qk_depth / qk_stages;
   v.BK1 = v.BN;
   // One more than half of an even number of slots: with one query tile two Ks follow one another at
@@ -222,9 +237,8 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   v.num_o_buffers = tile.own_o ? kSm100OBuffers : 0;
   v.num_k_scale_bufs = tile.key_scales ? kKeyScalesBuffers * (tile.one_o ? 1 : 2) : 0;
   // P V begins on three quarters of the tile while the last one is still exponentiated.
-  const std::int64_t steps = v.BN / v.MMA_K;
-  const std::int64_t first = steps % 4 == 0 ? steps / 4 * 3 : ceil_div(steps, 2);
-  v.pv_keys = {first * v.MMA_K, (steps - first) * v.MMA_K};
+  v.pv_keys = split_of_p(tile.split_p, v.BN, v.MMA_K);
+  v.num_pv_stages = static_cast<std::int64_t>(v.pv_keys.size());
 
   const std::int64_t nope_columns = v.padded_ov_depth;
   const std::int64_t k_nope_bytes = v.k_rows_per_cta * nope_columns * q;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "plan/sm100/sm100_plan.h"
 
@@ -13,6 +14,17 @@ namespace attnjit {
 struct Fa4Config;
 
 inline constexpr int kSm100TileRows = 128;  ///< of a query tile
+
+/// How P is handed over to P V: `first_quarters` of a tile's keys, half of them where a tile has no
+/// quarters of whole steps, and the rest in parts of one size. Four quarters are all of it.
+struct Sm100SplitOfP {
+  std::int64_t first_quarters = 3;
+  std::int64_t parts = 2;
+};
+
+/// The keys of each part. Empty: no whole steps of `step_keys` are left for each.
+std::vector<std::int64_t> split_of_p(const Sm100SplitOfP& split, std::int64_t keys,
+                                     std::int64_t step_keys);
 
 /// What a variant's layout is made from; sizes in bytes per element.
 struct Sm100LayoutRequest {
@@ -26,6 +38,7 @@ struct Sm100LayoutRequest {
   std::int64_t qk_depth = 0;
   std::int64_t ov_depth = 0;
   std::int64_t BN = 0;  // NOLINT(readability-identifier-naming): the reference's name
+  Sm100SplitOfP split_p;
   std::int64_t qkv_size = 2;
   std::int64_t rope_size = 2;  ///< of the rope part, where there is one
   bool key_scales = false;     ///< each key has a scale of its own in K, and one in V

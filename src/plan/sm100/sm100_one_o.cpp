@@ -51,6 +51,9 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   plan.swizzle_bytes = tile.swizzle_bytes;
   deviate(plan.deviations, "swizzle_bytes", of_reference, tile.swizzle_bytes, kSm100WholeLines);
   tile.BN = sm100_one_o_keys(tile.pair_cta);
+  const Result<Sm100SplitOfP> split_p = sm100_choose_split_of_p(spec, tile.BN, tuned);
+  if (!split_p) return split_p.error();
+  tile.split_p = *split_p;
   Result<Sm100Ring> ring = sm100_tune_ring(tile, sm100_choose_ring(tile), tuned);
   if (!ring) return ring.error();
   Sm100Variant body = lay_out_fa4(tile, ring->slots, ring->fused, ring->qk_stages);
@@ -80,6 +83,7 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
       !status) {
     return status.error();
   }
+  plan.pv_first_quarters = split_p->first_quarters;
   plan.exp2_pairs = body.BN / 2;
   plan.exp2_fma_pairs = sm100_polynomial_pairs(spec, plan, body);
   plan.row_copies = tile.row_copies;

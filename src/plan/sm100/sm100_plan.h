@@ -185,6 +185,7 @@ struct Sm100Plan {
   int launch_registers = 128;  ///< per thread, at launch
   std::vector<Sm100Role> roles;
   std::vector<Sm100TensorMap> tensor_maps;
+  std::int64_t pv_first_quarters = 3;  ///< of a tile's P, that the first part of P V waits for
   std::int64_t exp2_pairs = 0;      ///< f32x2 exponentials of a row of a tile
   std::int64_t exp2_fma_pairs = 0;  ///< of them, computed by polynomial on the FMA pipes
   double rescale_threshold = 8;     ///< log2: O is rescaled when the maximum grows by more

@@ -75,6 +75,9 @@ Result<Sm100Plan> plan_two_o(const ResolvedSpec& resolved, ConfigKind kind,
   if (!keys) return keys.error();
   Sm100LayoutRequest tile = sm100_layout_request(spec, plan, config);
   tile.BN = *keys;
+  const Result<Sm100SplitOfP> split_p = sm100_choose_split_of_p(spec, *keys, tuned);
+  if (!split_p) return split_p.error();
+  tile.split_p = *split_p;
   Sm100Ring ring = sm100_choose_ring(tile);
   // Two query tiles may leave K and V no room, as with O of 4-byte elements.
   if (ring.stages() < 2 && !options.num_qo && !config.pair_cta && spec.partition_keys == 0) {
@@ -150,6 +153,7 @@ Result<Sm100Plan> plan_two_o(const ResolvedSpec& resolved, ConfigKind kind,
   }
   plan.cluster = static_cast<int>(config.cta_group());
   add_tensor_maps(spec, plan.variants.front(), config.swizzle_mode, plan);
+  plan.pv_first_quarters = split_p->first_quarters;
   plan.exp2_pairs = *keys / 2;
   plan.exp2_fma_pairs = sm100_polynomial_pairs(spec, plan, plan.variants.front());
   plan.row_copies = tile.row_copies;

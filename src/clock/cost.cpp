@@ -90,8 +90,13 @@ class Weigher {
       return timed(has(text_, ".gpu") || has(text_, ".gl") || has(text_, ".sys")
                        ? p_.gpu_fence_latency
                        : p_.fence_latency);
-    if (root_ == "tcgen05" || root_ == "clusterlaunchcontrol" || root_ == "setmaxnreg" ||
-        root_ == "griddepcontrol" || root_ == "nanosleep" || root_ == "red")
+    if (root_ == "clusterlaunchcontrol") {
+      Cost c = timed(0);
+      c.claims = has(text_, ".try_cancel");
+      return c;
+    }
+    if (root_ == "tcgen05" || root_ == "setmaxnreg" || root_ == "griddepcontrol" ||
+        root_ == "nanosleep" || root_ == "red")
       return timed(0);
     if (root_ == "atom") {
       Cost c = timed(p_.l2_hit_latency);

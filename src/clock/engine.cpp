@@ -25,14 +25,14 @@ constexpr double kNever = 1e300;
 class Engine {
  public:
   Engine(Machine& machine, const Parameters& p, const Surroundings& around, Segments& segments,
-         u64 first, u64 stride, const EngineOptions& options)
+         u64 first, u64 stride, u64& taken_over, const EngineOptions& options)
       : machine_(machine),
         p_(p),
         around_(around),
         options_(options),
-        first_(first),
         next_(first),
         stride_(stride),
+        taken_over_(taken_over),
         segments_(segments) {
     const auto& shape = machine.cluster_shape;
     ctas_ = shape[0] * shape[1] * shape[2];
@@ -45,9 +45,18 @@ class Engine {
 
   /// Up to the SM's next claim, or to its end.
   Status run() {
-    machine_.deal_clusters(next_, stride_);
+    if (!machine_.program.steals || times_.warps.empty()) {
+      machine_.deal_clusters(next_, stride_);
+      Status status = go_on();
+      next_ = machine_.next_cluster();
+      return status;
+    }
+    // Who asks first takes over first, and this SM for its part of all. As of claims it runs the
+    // first of what the part takes.
+    machine_.deal_clusters(taken_over_, machine_.claimants);
     Status status = go_on();
-    next_ = machine_.next_cluster();
+    times_.clusters_taken += (machine_.next_cluster() - taken_over_) / machine_.claimants;
+    taken_over_ = machine_.next_cluster();
     return status;
   }
   bool ended() const { return ended_; }
@@ -804,15 +813,16 @@ class Engine {
     times_.sms = ctas_;
     const u64 all = machine_.clusters();
     const u64 next = machine_.next_cluster();
+    if (machine_.program.steals) return;
     times_.clusters_left = next < all ? (all - next + stride_ - 1) / stride_ : 0;
-    times_.clusters_taken = (next - first_) / stride_ - started_;
   }
 
   Machine& machine_;
   const Parameters& p_;
   const Surroundings& around_;
   const EngineOptions& options_;
-  u64 first_, next_, stride_;
+  u64 next_, stride_;
+  u64& taken_over_;  ///< of all SMs: the first cluster that nobody has
   Segments& segments_;
   u32 ctas_ = 1;
   double hbm_bytes_ = 1, l2_bytes_ = 1;
@@ -856,6 +866,7 @@ Result<std::vector<SmTimes>> time_sms(Machine& machine, const Parameters& parame
   std::vector<std::unique_ptr<Engine>> engines;  // none: the SM has ended
   std::vector<SmTimes> times(firsts.size());
   const u64 count = firsts.size();
+  u64 taken_over = stride * surroundings.ctas_per_sm;
   const auto run = [&](u64 i) -> Status {
     machine.claimants = (i + 1) * claimants / count - i * claimants / count;
     if (Status s = engines[i]->run(); !s) return s;
@@ -867,7 +878,7 @@ Result<std::vector<SmTimes>> time_sms(Machine& machine, const Parameters& parame
   };
   for (u64 i = 0; i < count; ++i) {
     engines.push_back(std::make_unique<Engine>(machine, parameters, surroundings, segments,
-                                               firsts[i], stride, options));
+                                               firsts[i], stride, taken_over, options));
     if (Status s = run(i); !s) return s.error();
   }
   for (;;) {

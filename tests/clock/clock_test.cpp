@@ -411,6 +411,48 @@ TEST(Clock, WhoIsFreeClaims) {
   }
 }
 
+/// A launch of a CTA for each tile on a B200: each computes its own, and takes over others' where
+/// `takes_over`. The body has the tile in %r2.
+LaunchTime taking_over(unsigned tiles, bool takes_over, const std::string& body, unsigned sms) {
+  const std::string ask =
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r6], 16;\n"
+      "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r5], "
+      "[%r6];\n"
+      "$wait:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r6], %r7;\n@!%p2 bra $wait;\n"
+      "xor.b32 %r7, %r7, 1;\nld.shared.b128 %q, [%r5];\n"
+      "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p3, %q;\n@!%p3 bra $end;\n"
+      "clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %r2, %q;\nbra $more;\n";
+  // So much shared memory that an SM holds one CTA.
+  std::string text = kernel(
+      ".shared .align 16 .b8 answer[120000];\n.shared .align 8 .b64 full;\n.reg .b128 %q;\n"
+      "mov.u32 %r5, answer;\nmov.u32 %r6, full;\nmov.u32 %r7, 0;\n"
+      "mbarrier.init.shared::cta.b64 [%r6], 1;\nfence.mbarrier_init.release.cluster;\n"
+      "mov.u32 %r2, %ctaid.x;\n$more:\n" +
+      body + (takes_over ? ask : "") + "$end:\n");
+  text.replace(text.find("sm_90a"), 6, "sm_100a");
+  ClockOptions options;
+  options.arch = Arch::kSm100a;
+  options.sms = sms;
+  const Result<ClockReport> report = timed(text, 1, tiles, options);
+  EXPECT_TRUE(report);
+  return report ? report->launches.at(0) : LaunchTime();
+}
+
+// Who asks for another CTA's work is given the next: where the longest tiles come first, who had a
+// long one has a short one then. CTAs of a place would have the longest of each round.
+TEST(Clock, WhoIsFreeTakesOver) {
+  const auto body = [](const char* tile) {
+    return fmt::format(
+        "sub.u32 %r3, 296, {};\n$round:\n{}sub.u32 %r3, %r3, 1;\n"
+        "setp.gt.s32 %p1, %r3, 0;\n@%p1 bra $round;\n",
+        tile, chain(16));
+  };
+  const double one = taking_over(1, true, body("0"), 1).cycles;
+  EXPECT_NEAR(taking_over(296, true, body("%r2"), 148).cycles / one, 297.0 / 296, 0.06);
+  // An SM that stands for 37 gets the longest of theirs.
+  EXPECT_NEAR(taking_over(296, true, body("%r2"), 4).cycles / one, 1 + 19.0 / 296, 0.1);
+}
+
 // The last to end decides: eight of 132 SMs have a second tile.
 TEST(Clock, AFewTilesMoreTakeATilesTimeMore) {
   for (const unsigned sms : {1u, 4u, 132u}) {

@@ -2,6 +2,7 @@
 // The spare warp where it finds a CTA's work tiles: it announces them to every other role.
 #pragma once
 
+#include "common/launch_control.cuh"
 #include "common/sequences.cuh"
 #include "sm100/tail.cuh"
 
@@ -35,11 +36,39 @@ ATTNJIT_DEVICE WorkTile work_of(const SequenceTile& tile, const Arguments& argum
   return work;
 }
 
+/// A CTA's own work tile, and then those of CTAs that have not started, for which the load warp's
+/// thread asks (sm100/load.cuh). One warp.
+template <class Config, class Mask, class Arguments, class Params>
+struct TakenList {
+  const Smem<Config>& smem;
+  const Arguments& arguments;
+  const Params& params;
+  int index = worker<Config>();
+  int parity = 0;
+
+  ATTNJIT_DEVICE bool done() const { return index < 0; }
+  ATTNJIT_DEVICE void advance() {
+    smem.wait(smem.answer_full(), parity);
+    parity ^= 1;
+    index = answered_cta(smem.answer());
+    // NOTE: the next answer is written over this one by the async proxy. It is asked for by a
+    // thread that has read the announcement, which follows.
+    fence_proxy_async_shared();
+    __syncwarp();
+  }
+  ATTNJIT_DEVICE WorkTile tile() const {
+    smem.next_work_tile();
+    return work_tile_at<Config, Mask>(index, {}, arguments, params);
+  }
+};
+
 /// Walks what is announced: work tiles that are counted off, or the launch's sequences.
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE auto list_to_announce(const Smem<Config>& smem, const Arguments& arguments,
                                      const Params& params) {
-  if constexpr (Config::kCounted) {
+  if constexpr (takes_over<Config>()) {
+    return TakenList<Config, Mask, Arguments, Params>{smem, arguments, params};
+  } else if constexpr (Config::kCounted) {
     return WorkList<Config, Mask, Arguments, Params>(smem, arguments, params);
   } else {
     return SequenceList<Config, Mask, SequenceTiling<Config>, Arguments, Params>(

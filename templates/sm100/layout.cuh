@@ -40,6 +40,12 @@ constexpr int parts_of_p() {
   }
 }
 
+/// Whether a CTA takes over the work tiles of CTAs that have not started. The plan says so.
+template <class Config>
+constexpr bool takes_over() {
+  return requires { Config::kLaunchControl; };
+}
+
 /// Tiles lie in blocks of columns whose rows are a swizzle wide: [block][row], and Q as [query
 /// tile] [block][128 rows]. A row of a block of O has 128 bytes, whatever its type
 /// (common/blocks.cuh).
@@ -230,6 +236,8 @@ struct LayoutOf {
   /// A CTA has one work tile, or walks several: then what one used is handed on to the next.
   static_assert(!Config::kCounted || (Config::kAnnounced && !kKvLens && !Config::kSplit),
                 "a warp that counts work tiles off announces them");
+  static_assert(!takes_over<Config>() || (Config::kCounted && !Config::kWidensKv),
+                "the load warp's thread asks for a work tile, and a warp announces it");
   static_assert(!Config::kTrims || Config::kOneWorkTile || Config::kAnnounced,
                 "one warp asks what an expression shows");
   static_assert(!Config::kOneWorkTile || !Config::kAnnounced,
@@ -390,6 +398,9 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 work_empty(int slot) const {
     return barrier(Config::kBarWork + kWorkSlots + slot);
   }
+  /// Where takes_over(): the answer to who asks for a work tile, and its barrier.
+  ATTNJIT_DEVICE u32 answer() const { return work_slot(kWorkSlots); }
+  ATTNJIT_DEVICE u32 answer_full() const { return barrier(Config::kBarTaken); }
 };
 
 /// Columns of tensor memory. P takes the first columns of the S it comes from.

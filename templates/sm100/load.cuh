@@ -3,6 +3,7 @@
 // Where K and V are copied row by row it is the whole warp.
 #pragma once
 
+#include "common/launch_control.cuh"
 #include "sm100/row_copies.cuh"
 
 namespace attnjit::sm100 {
@@ -177,6 +178,16 @@ ATTNJIT_DEVICE void await_queries(const Smem<Config>& smem, u32 parity) {
   }
 }
 
+/// KV tiles of a work tile that are still to be loaded when the next work tile is asked for: as
+/// late as can be, so that it goes to who is free first, and so early that nobody waits for it.
+constexpr int kTilesAhead = 2;
+
+/// Asks for the next work tile, where a CTA takes over others'. The answer before has been read.
+template <class Config>
+ATTNJIT_DEVICE void ask_for_work(const Smem<Config>& smem) {
+  if constexpr (takes_over<Config>()) ask_for_cta(smem.answer(), smem.answer_full());
+}
+
 /// Takes K and V in the order of the products (sm100/mma.cuh): with two query tiles K and V by
 /// turns, with one a K tile ahead.
 template <class Config, class Mask, class Arguments, class Params>
@@ -243,9 +254,11 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
       for (int tile = 0; tile < work.num_qo; ++tile) await_q(tile);
     }
     const int ahead = work.num_qo == 1 ? 1 : 0;
+    if (tiles == 0) ask_for_work(smem);
     KvTile<Config, false> first_v = {};
 #pragma unroll 1
     for (int rank = 0; tiles > 0 && rank < tiles + ahead; ++rank) {
+      if (rank == max(tiles - kTilesAhead, 0)) ask_for_work(smem);
       if (rank < tiles) load_k(rank);
       if (rank >= ahead) {
         const KvTile<Config, false> v = kv.template next<false>();

@@ -2,6 +2,7 @@
 // Tuning tables: which row is taken, what it may choose, and what is no table.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -26,6 +27,22 @@ Tuning tuning_of(const std::string& choose, const std::string& match = R"({"qk_d
   return *result;
 }
 
+std::string constants_of(const KernelPlan& plan) {
+  std::string text;
+  for (const ConfigConstant& one : plan.main().constants) text += one.name + one.value + "\n";
+  return text;
+}
+
+// A mask that walks a map.
+MaskSpec documents() {
+  MaskSpec mask;
+  mask.kind = MaskSpec::Kind::kCustom;
+  mask.custom.name = "documents";
+  mask.custom.code = "p.doc[q_idx] == p.doc[kv_idx]";
+  mask.custom.params = {{"doc", ParamSpec::Type::kI32Array}};
+  return mask;
+}
+
 TEST(Tuning, AMatchingRowIsTaken) {
   const Tuning tuning = tuning_of(R"({"BN": 160, "exp2_fma_pairs": 8, "softmax_registers": 184})");
   const KernelPlan result = plan_of(dense(64), {}, &tuning);
@@ -47,6 +64,71 @@ TEST(Tuning, StagesAndRings) {
   check_plan(result, "tuned");
 }
 
+// How much of a tile's P the first part of P V waits for, and in how many parts P is handed over.
+TEST(Tuning, PartsOfP) {
+  using Keys = std::vector<I>;
+  const auto keys = [](const AttentionSpec& spec, const std::string& choose) {
+    const Tuning tuning = tuning_of(choose, "{}");
+    const KernelPlan result = plan_of(spec, {}, &tuning);
+    check_plan(result, "tuned");
+    const Sm100Variant& body = result.sm100->variants.front();
+    EXPECT_EQ(body.num_pv_stages, static_cast<I>(body.pv_keys.size()));
+    const auto parts = std::count_if(
+        body.barriers.begin(), body.barriers.end(),
+        [](const Sm100BarrierPlan& barrier) { return barrier.group == Sm100Barrier::kSCons; });
+    EXPECT_EQ(parts, 2 * body.num_pv_stages);
+    return body.pv_keys;
+  };
+  EXPECT_EQ(keys(dense(128), R"({"pv_first_quarters": 4})"), (Keys{128}));
+  EXPECT_EQ(keys(dense(128), R"({"pv_first_quarters": 2})"), (Keys{64, 64}));
+  EXPECT_EQ(keys(dense(128), R"({"pv_first_quarters": 1})"), (Keys{32, 32, 32, 32}));
+  EXPECT_EQ(keys(dense(128), R"({"pv_first_quarters": 1, "num_pv_stages": 2})"), (Keys{32, 96}));
+  EXPECT_EQ(keys(dense(128), R"({"pv_first_quarters": 2, "num_pv_stages": 3})"),
+            (Keys{64, 32, 32}));
+  EXPECT_EQ(keys(dense(64), R"({"pv_first_quarters": 1, "BN": 160})"), (Keys{80, 80}));
+  EXPECT_EQ(keys(dense(64, Dtype::kE4m3), R"({"pv_first_quarters": 1})"), (Keys{32, 32, 32, 32}));
+  EXPECT_EQ(keys(dense(256), R"({"pv_first_quarters": 1, "pair_cta": 0})"), (Keys{16, 16, 16, 16}));
+  EXPECT_EQ(keys(dense(256), R"({"pv_first_quarters": 4})"), (Keys{128}));
+  // What a plan has unasked.
+  const Tuning unasked = tuning_of(R"({"pv_first_quarters": 3, "num_pv_stages": 2})", "{}");
+  EXPECT_EQ(constants_of(plan_of(dense(128), {}, &unasked)), constants_of(plan_of(dense(128))));
+  EXPECT_EQ(plan_of(dense(128)).sm100->variants.front().pv_keys, (Keys{96, 32}));
+  for (const char* choose :
+       {R"({"pv_first_quarters": 0})", R"({"pv_first_quarters": 5})", R"({"num_pv_stages": 0})",
+        R"({"num_pv_stages": 5})", R"({"pv_first_quarters": 4, "num_pv_stages": 2})",
+        R"({"pv_first_quarters": 3, "num_pv_stages": 1})", R"({"num_pv_stages": 4})"}) {
+    const Tuning tuning = tuning_of(choose, "{}");
+    const Result<KernelPlan> refused = plan(dense(128), {}, &tuning);
+    ASSERT_FALSE(refused) << choose;
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalid);
+    EXPECT_EQ(refused.error().field.find("tuning."), 0U) << refused.error().to_string();
+  }
+}
+
+// A CTA for each tile, of which one that runs takes over those that have not started.
+TEST(Tuning, ACtaMayTakeOverTiles) {
+  const Tuning tuning = tuning_of(R"({"persistent": 2})", "{}");
+  AttentionSpec causal = dense(128);
+  causal.mask.kind = MaskSpec::Kind::kCausal;
+  const KernelPlan result = plan_of(causal, {}, &tuning);
+  check_plan(result, "tuned");
+  EXPECT_TRUE(result.sm100->announced);
+  EXPECT_EQ(result.sm100->variants.front().barriers.back().name, "taken_prod");
+  EXPECT_EQ(launch_of(result, 2, 1024, 1024, 132).grid[0], 256U);
+  const Tuning alone = tuning_of(R"({"persistent": 2, "pair_cta": 0})", "{}");
+  check_plan(plan_of(dense(256), {}, &alone), "tuned");
+  // Refused by name: pairs, lists of a map, warps that widen, sequences that differ in length.
+  AttentionSpec paged = causal, widened = causal, mapped = causal;
+  paged.page_size = 64;
+  widened.kv_dtype = Dtype::kE4m3;
+  mapped.mask = documents();
+  for (const AttentionSpec& spec : {dense(256), paged, widened, mapped}) {
+    const Result<KernelPlan> refused = plan(spec, {}, &tuning);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().field, "tuning.persistent");
+  }
+}
+
 // A CTA per SM walks the tiles, also of uneven work; where it has one tile there is no choice.
 TEST(Tuning, UnevenWorkMayPersist) {
   const Tuning tuning = tuning_of(R"({"persistent": 1})", "{}");
@@ -61,12 +143,6 @@ TEST(Tuning, UnevenWorkMayPersist) {
   const Result<KernelPlan> paged = plan(causal, {}, &tuning);
   ASSERT_FALSE(paged);
   EXPECT_EQ(paged.error().field, "tuning.persistent");
-}
-
-std::string constants_of(const KernelPlan& plan) {
-  std::string text;
-  for (const ConfigConstant& one : plan.main().constants) text += one.name + one.value + "\n";
-  return text;
 }
 
 // A row may say whether two CTAs multiply together, where the caller does not and both can.
@@ -90,10 +166,7 @@ TEST(Tuning, PairsOrCtasAlone) {
   asked.pair_cta = false;
   EXPECT_EQ(plan_of(dense(256), asked, &pairs).sm100->cluster, 1);
   AttentionSpec mapped = dense(128);
-  mapped.mask.kind = MaskSpec::Kind::kCustom;
-  mapped.mask.custom.name = "documents";
-  mapped.mask.custom.code = "p.doc[q_idx] == p.doc[kv_idx]";
-  mapped.mask.custom.params = {{"doc", ParamSpec::Type::kI32Array}};
+  mapped.mask = documents();
   EXPECT_EQ(cluster(mapped, &pairs), 1);
   // A row reaches no kernel that the option does not.
   AttentionSpec deep = dense(224);

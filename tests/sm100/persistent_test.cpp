@@ -50,6 +50,16 @@ class Sm100Persistent : public KernelTest {
     }
   }
 
+  // The first rows see nothing, the last ones what lies to both sides of a hole.
+  static MaskSpec sinks_and_window() {
+    MaskSpec mask;
+    mask.kind = MaskSpec::Kind::kCustom;
+    mask.custom.name = "sinks_and_window";
+    mask.custom.code =
+        "q_idx > 10 && kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < 70) && q_idx / 256 != 1";
+    return mask;
+  }
+
   // One CTA and two, in as many orders.
   static void expect_passes_on(const AttentionSpec& spec, const std::vector<Lengths>& batches,
                                const Tuning* tuning) {
@@ -78,6 +88,23 @@ TEST_F(Sm100Persistent, Causal) {
   expect_all(causal, &*tuning);
 }
 
+// CTAs that take over the work tiles of others, of which some have not started when they ask: the
+// last is asked for by who has keys, few or none.
+TEST_F(Sm100Persistent, TakesOverTiles) {
+  const Result<Tuning> tuning =
+      tuning_from_json(R"({"rows": [{"choose": {"persistent": 2, "pair_cta": 0}}]})");
+  ASSERT_TRUE(tuning) << tuning.error().to_string();
+  expect_all(mask_of(Kind::kCausal), &*tuning);
+}
+
+// The warp that announces what is taken over asks an expression what it shows of it, too.
+TEST_F(Sm100Persistent, TakesOverTilesOfAnExpression) {
+  const Result<Tuning> tuning =
+      tuning_from_json(R"({"rows": [{"choose": {"persistent": 2, "pair_cta": 0}}]})");
+  ASSERT_TRUE(tuning) << tuning.error().to_string();
+  expect_all(sinks_and_window(), &*tuning);
+}
+
 // What the rows that the library carries choose, for two groups of heads.
 TEST_F(Sm100Persistent, RowsOfTheLibrary) {
   const Result<Tuning> tuning = tuning_from_json(kModelledTuning);
@@ -94,14 +121,9 @@ TEST_F(Sm100Persistent, RowsOfTheLibrary) {
   }
 }
 
-// A warp asks what an expression shows, and announces the work tiles. The first rows see nothing,
-// the last ones what lies to both sides of a hole.
+// A warp asks what an expression shows, and announces the work tiles.
 TEST_F(Sm100Persistent, TilesThatAnExpressionHides) {
-  MaskSpec mask;
-  mask.kind = MaskSpec::Kind::kCustom;
-  mask.custom.name = "sinks_and_window";
-  mask.custom.code =
-      "q_idx > 10 && kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < 70) && q_idx / 256 != 1";
+  const MaskSpec mask = sinks_and_window();
   expect_all(mask, nullptr);
   // A work tile has 128 positions of both heads. Five of them see 1, 2, 0, 0 and 3 tiles of K and
   // V, 32 KiB each, where Q has as much. On many SMs they have half of the rows: ten see 12.

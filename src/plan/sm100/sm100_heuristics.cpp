@@ -85,6 +85,8 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
   plan.mapped = walks_map(resolved);
   plan.announced = lists_sequences(spec);
   plan.can_persist = !plan.announced && !lengths_differ(spec);
+  // A warp announces what is taken over, which is not there for pairs.
+  plan.can_take_over = plan.can_persist && !pair && !plan.mapped && !plan.widens_kv;
   // NOTE: what interprets is one kernel for all masks, even ones and others. What an expression
   // hides may make its work uneven, but never longer than where nothing is hidden.
   const bool even = !spec.interpreted && even_work(spec.mask);
@@ -94,7 +96,8 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
   const bool one_o = plan.softmax_warpgroups == 1;
   const bool persists = plan.can_persist && even && !(asks && pair && one_o);
   plan.persistent = tuned.persistent.value_or(persists ? 1 : 0);
-  plan.counted = asks && plan.can_persist && plan.persistent == 1 && !pair;
+  plan.counted = (asks && plan.can_persist && plan.persistent == 1 && !pair) ||
+                 (plan.can_take_over && plan.takes_over());
   plan.announced = plan.announced || plan.counted;
   plan.trims = asks && (plan.announced || plan.one_work_tile());
   const spec::Snippets& snippets = resolved.state().snippets;
@@ -184,13 +187,10 @@ Result<Sm100SplitOfP> sm100_choose_split_of_p(const AttentionSpec& spec, std::in
                                               const Sm100Tuning& tuned) {
   const std::int64_t step_keys = 32 / size_of(spec.qkv_dtype);
   Sm100SplitOfP split;
-  Status status =
-      tuned.take(&Sm100Tuning::pv_first_quarters, 1, 4, 1, split.first_quarters);
+  Status status = tuned.take(&Sm100Tuning::pv_first_quarters, 1, 4, 1, split.first_quarters);
   if (!status) return status.error();
   const bool has_quarters = keys / step_keys % 4 == 0;
-  split.parts = split.first_quarters == 4                   ? 1
-                : split.first_quarters == 1 && has_quarters ? 4
-                                                            : 2;
+  split.parts = split.first_quarters == 4 ? 1 : split.first_quarters == 1 && has_quarters ? 4 : 2;
   status = tuned.take(&Sm100Tuning::num_pv_stages, 1, 4, 1, split.parts);
   if (!status) return status.error();
   if (split_of_p(split, keys, step_keys).empty()) {

@@ -140,6 +140,10 @@ void add_body(const Sm100Variant& body, Constants& constants) {
   for (const auto& [group, constant] : kBarriers) {
     constants.add(constant, barrier_index(body, group));
   }
+  if (const std::int64_t taken = barrier_index(body, Sm100Barrier::kTaken); taken >= 0) {
+    constants.add_bool("kLaunchControl", true);
+    constants.add("kBarTaken", taken);
+  }
   constants.add("kOBuffers", body.num_o_buffers);
   constants.add_barriers(body.barriers);
 }
@@ -250,7 +254,7 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan&
     if (spec.ragged) add({kTotalQ});
     if (spec.ragged_kv) add({kTotalKv});
   } else {
-    if (!sm100.one_work_tile()) add({kTotalTiles});
+    if (!sm100.one_work_tile() && !sm100.takes_over()) add({kTotalTiles});
     if (spec.ragged) {
       add({kBatch, kTotalQ});
     } else {

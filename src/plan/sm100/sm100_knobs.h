@@ -78,7 +78,9 @@ inline constexpr Sm100Knob kSm100Knobs[] = {
     {"persistent", &Sm100Tuning::persistent, true,
      [](const Sm100Plan& plan) { return plan.persistent; },
      [](const Sm100Plan& plan) {
-       return plan.can_persist ? Sm100Knob::Values{0, 1} : Sm100Knob::Values{};
+       return plan.can_take_over ? Sm100Knob::Values{0, 1, 2}
+              : plan.can_persist ? Sm100Knob::Values{0, 1}
+                                 : Sm100Knob::Values{};
      }},
     {"pair_cta", &Sm100Tuning::pair_cta, true,
      [](const Sm100Plan& plan) { return std::int64_t{plan.cluster > 1}; },

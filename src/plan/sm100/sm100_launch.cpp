@@ -213,10 +213,10 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
   values.numbers.set_strides(tensors);
   // Tiles of equal work, and those that a CTA finds itself, are shared out evenly, one CTA an SM
   // that loads ahead over tile borders; of unequal ones the GPU gives out the next as an SM gets
-  // free.
+  // free, or a CTA that is near its end asks for.
   const std::int32_t cluster = plan.sm100->cluster;
   const std::int32_t workers =
-      plan.sm100->one_work_tile()
+      plan.sm100->one_work_tile() || plan.sm100->takes_over()
           ? total_tiles
           : std::min(total_tiles, std::max(request.device.sm_count / cluster, 1));
   Status filled = fill_recipe(KernelId::kAttention, static_cast<std::uint32_t>(workers * cluster),

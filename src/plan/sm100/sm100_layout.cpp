@@ -151,11 +151,13 @@ Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Pl
   tile.key_scales = keys_have_scales(spec);
   tile.output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
   tile.announced = plan.announced;
+  tile.takes_over = plan.announced && plan.takes_over();
   tile.one_work_tile = plan.one_work_tile();
   // What one warp says to all others. Where CTAs walk a list each role counts for itself.
   tile.work_bytes = kSm100WorkBytes * (tile.announced       ? kSm100WorkSlots
                                        : tile.one_work_tile ? 1
-                                                            : 0);
+                                                            : 0) +
+                    (tile.takes_over ? kSm100AnswerBytes : 0);
   tile.widens_kv = widens_kv(spec);
   tile.row_copies = copies_rows(spec) && !tile.widens_kv;
   tile.tails = lengths_differ(spec) && !tile.row_copies && !tile.widens_kv;
@@ -275,6 +277,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
     add_barriers(v, Sm100Barrier::kWork, "work_prod", kSm100WorkSlots, 1);
     add_barriers(v, Sm100Barrier::kWork, "work_cons", kSm100WorkSlots, work_readers(tile));
   }
+  if (tile.takes_over) v.barriers.push_back({Sm100Barrier::kTaken, "taken_prod", 1});
   smem.add(Sm100Region::kBarriers,
            static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);
   v.smem_bytes = smem.end();

@@ -37,8 +37,8 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
   plan->can_pair = can_pair;
   status = choices.take(&Sm100Tuning::exp2_fma_pairs, 0, plan->exp2_pairs, 1, plan->exp2_fma_pairs);
   if (!status) return status.error();
-  status =
-      choices.take(&Sm100Tuning::persistent, 0, plan->can_persist ? 1 : 0, 1, plan->persistent);
+  const std::int64_t most = plan->can_take_over ? 2 : plan->can_persist ? 1 : 0;
+  status = choices.take(&Sm100Tuning::persistent, 0, most, 1, plan->persistent);
   if (!status) return status.error();
   if (spec.qkv_dtype == Dtype::kE4m3) {
     // The greatest power of two below e4m3's 448, so that nothing of P that can be kept is lost,

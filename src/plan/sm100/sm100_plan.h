@@ -108,6 +108,7 @@ enum class Sm100Barrier : std::uint8_t {
   kVTail,
   kPairTail,
   kWork,
+  kTaken,
 };
 
 /// An mbarrier of a group, with its own name ("S0_cons[1]").
@@ -186,27 +187,31 @@ struct Sm100Plan {
   std::vector<Sm100Role> roles;
   std::vector<Sm100TensorMap> tensor_maps;
   std::int64_t pv_first_quarters = 3;  ///< of a tile's P, that the first part of P V waits for
-  std::int64_t exp2_pairs = 0;      ///< f32x2 exponentials of a row of a tile
-  std::int64_t exp2_fma_pairs = 0;  ///< of them, computed by polynomial on the FMA pipes
-  double rescale_threshold = 8;     ///< log2: O is rescaled when the maximum grows by more
-  double p_bias = 0;                ///< log2: P is scaled by 2^this, so that e4m3 keeps small ones
+  std::int64_t exp2_pairs = 0;         ///< f32x2 exponentials of a row of a tile
+  std::int64_t exp2_fma_pairs = 0;     ///< of them, computed by polynomial on the FMA pipes
+  double rescale_threshold = 8;        ///< log2: O is rescaled when the maximum grows by more
+  double p_bias = 0;        ///< log2: P is scaled by 2^this, so that e4m3 keeps small ones
   bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
   bool widens_kv = false;  ///< K and V are e4m3; a warpgroup loads them, and widens them to 16 bits
   /// A warp finds the work tiles and announces them to the others; a CTA has several.
   bool announced = false;
-  bool counted = false;         ///< of those that are announced: they are counted off
-  bool can_persist = false;     ///< a CTA may walk several work tiles that it counts off itself
-  bool can_pair = false;        ///< a tuning row may choose whether CTAs multiply in pairs
-  std::int64_t persistent = 0;  ///< 1: it does, a CTA per SM; 0: it does not
-  bool mapped = false;          ///< it walks lists of a map of the mask (templates/maps)
-  bool trims = false;           ///< an expression says which tiles are walked (seen_tiles.cuh)
-  bool many_holes = false;      ///< .. and may hide tiles again and again
-  bool split = false;           ///< launches may split the keys into partitions
+  bool counted = false;        ///< of those that are announced: they are counted off
+  bool can_persist = false;    ///< a CTA may walk several work tiles that it counts off itself
+  bool can_take_over = false;  ///< .. or take over those of CTAs that have not started
+  bool can_pair = false;       ///< a tuning row may choose whether CTAs multiply in pairs
+  /// 0: a CTA has one work tile; 1: a CTA per SM walks several; 2: there is a CTA for each, and one
+  /// that runs takes over those of CTAs that have not started (cluster launch control).
+  std::int64_t persistent = 0;
+  bool mapped = false;               ///< it walks lists of a map of the mask (templates/maps)
+  bool trims = false;                ///< an expression says which tiles are walked (seen_tiles.cuh)
+  bool many_holes = false;           ///< .. and may hide tiles again and again
+  bool split = false;                ///< launches may split the keys into partitions
   std::int64_t partition_tiles = 0;  ///< KV tiles of each; 0: the launch says how many there are
   std::vector<Deviation> deviations;
 
   /// A launch has a CTA for each work tile, and the kernel nothing for a second one.
-  bool one_work_tile() const { return persistent != 1 && !announced; }
+  bool one_work_tile() const { return persistent == 0 && !announced; }
+  bool takes_over() const { return persistent == 2; }
 };
 
 // NOLINTEND(readability-identifier-naming)
@@ -220,6 +225,8 @@ inline constexpr std::int64_t kSm100MaxBarriers = 64;
 /// (templates/sm100/layout.cuh).
 inline constexpr std::int64_t kSm100WorkSlots = 2;
 inline constexpr std::int64_t kSm100WorkBytes = 64;
+/// What a CTA is answered that asks for another's work.
+inline constexpr std::int64_t kSm100AnswerBytes = 16;
 
 /// A block of O, which a TMA store takes: 128 bytes of each of 128 rows. Where O has memory of its
 /// own that is two of them, by turns.

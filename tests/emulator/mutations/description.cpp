@@ -98,7 +98,9 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
       (plan.sm100 == nullptr || !plan.sm100->one_work_tile())) {
     for (LaunchRecipe& recipe : sequence.launches) {
       if (recipe.kernel != 0) continue;
-      recipe.grid = recipe.cluster;
+      // Where a CTA takes over others' there is one for each, of which some have not started.
+      const bool takes_over = plan.sm100 != nullptr && plan.sm100->takes_over();
+      if (!takes_over) recipe.grid = recipe.cluster;
       for (std::size_t i = 0; i < recipe.args.size(); ++i) {
         if (plan.main().parameters[i].name == "section_heads") {
           recipe.args[i].value = std::int32_t{1};
@@ -149,6 +151,12 @@ AttentionSpec spec_of(Arch arch, int qk_depth, int ov_depth, int heads, int grou
 Tuning persistent() {
   Tuning tuning;
   tuning.rows.push_back({{}, {{"persistent", 1}}});
+  return tuning;
+}
+
+Tuning taking_over() {
+  Tuning tuning;
+  tuning.rows.push_back({{}, {{"persistent", 2}}});
   return tuning;
 }
 

@@ -129,6 +129,31 @@ TEST(Tuning, ACtaMayTakeOverTiles) {
   }
 }
 
+// A row may choose the query tiles of a CTA where the caller does not.
+TEST(Tuning, QueryTilesOfACta) {
+  const Tuning one = tuning_of(R"({"num_qo": 1})", "{}");
+  PlanOptions asked;
+  asked.num_qo = 1;
+  const KernelPlan result = plan_of(dense(128), {}, &one);
+  EXPECT_EQ(result.sm100->variants.front().num_qo, 1);
+  EXPECT_FALSE(result.sm100->can_switch_to_1q);
+  EXPECT_EQ(constants_of(result), constants_of(plan_of(dense(128), asked)));
+  EXPECT_EQ(launch_of(result, 1, 1024, 1024, 132).grid[0], 64U);
+  const Tuning two = tuning_of(R"({"num_qo": 2})", "{}");
+  EXPECT_EQ(constants_of(plan_of(dense(128), {}, &two)), constants_of(plan_of(dense(128))));
+  // The caller's goes first.
+  EXPECT_EQ(plan_of(dense(128), asked, &two).sm100->variants.front().num_qo, 1);
+  // Refused by name: a query tile for each warpgroup, pairs, and one O.
+  AttentionSpec split = dense(128);
+  split.partition_keys = 512;
+  const Tuning in_pairs = tuning_of(R"({"num_qo": 1, "pair_cta": 1})", "{}");
+  for (const Result<KernelPlan>& refused :
+       {plan(split, {}, &one), plan(dense(128), {}, &in_pairs), plan(dense(256), {}, &one)}) {
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().field, "tuning.num_qo") << refused.error().to_string();
+  }
+}
+
 // A CTA per SM walks the tiles, also of uneven work; where it has one tile there is no choice.
 TEST(Tuning, UnevenWorkMayPersist) {
   const Tuning tuning = tuning_of(R"({"persistent": 1})", "{}");

@@ -229,6 +229,7 @@ bool sm100_may_choose_pairs(const ResolvedSpec& resolved, ConfigKind kind, bool 
 PlanOptions sm100_options(const ResolvedSpec& resolved, const Sm100Tuning& tuned) {
   PlanOptions options = resolved.options();
   if (tuned.pair_cta) options.pair_cta = *tuned.pair_cta != 0;
+  if (tuned.num_qo) options.num_qo = static_cast<int>(*tuned.num_qo);
   return options;
 }
 

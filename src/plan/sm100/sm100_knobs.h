@@ -28,6 +28,7 @@ struct Sm100Tuning {
   Choice exp2_fma_pairs;
   Choice persistent;
   Choice pair_cta;
+  Choice num_qo;
   Choice softmax_registers;
   Choice correction_registers;
   Choice other_registers;
@@ -86,6 +87,11 @@ inline constexpr Sm100Knob kSm100Knobs[] = {
      [](const Sm100Plan& plan) { return std::int64_t{plan.cluster > 1}; },
      [](const Sm100Plan& plan) {
        return plan.can_pair ? Sm100Knob::Values{0, 1} : Sm100Knob::Values{};
+     }},
+    {"num_qo", &Sm100Tuning::num_qo, false,
+     [](const Sm100Plan& plan) { return plan.variants.front().num_qo; },
+     [](const Sm100Plan& plan) {
+       return plan.can_choose_num_qo ? Sm100Knob::Values{1, 2} : Sm100Knob::Values{};
      }},
     {"pv_first_quarters", &Sm100Tuning::pv_first_quarters, true,
      [](const Sm100Plan& plan) { return plan.pv_first_quarters; },

@@ -28,6 +28,14 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
   std::int64_t pair = 0;
   Status status = choices.take(&Sm100Tuning::pair_cta, 0, can_pair ? 1 : 0, 1, pair);
   if (!can_pair) choices.pair_cta.reset();
+  const bool can_choose_num_qo = !options.num_qo && spec.partition_keys == 0 && !one_o &&
+                                 !options.pair_cta.value_or(pair != 0);
+  std::int64_t num_qo = 2;
+  if (options.num_qo) choices.num_qo.reset();
+  if (status) {
+    status = choices.take(&Sm100Tuning::num_qo, can_choose_num_qo ? 1 : 2, 2, 1, num_qo);
+  }
+  if (!can_choose_num_qo) choices.num_qo.reset();
   Result<Sm100Plan> plan =
       one_o ? plan_one_o(resolved, kind, choices) : plan_two_o(resolved, kind, choices);
   if (!plan) return plan;
@@ -35,6 +43,9 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
   if (!tuned) return tuned.error();
   if (!status) return status.error();
   plan->can_pair = can_pair;
+  // Where two query tiles leave no room there is no choice.
+  plan->can_choose_num_qo =
+      can_choose_num_qo && (choices.num_qo || plan->variants.front().num_qo == 2);
   status = choices.take(&Sm100Tuning::exp2_fma_pairs, 0, plan->exp2_pairs, 1, plan->exp2_fma_pairs);
   if (!status) return status.error();
   const std::int64_t most = plan->can_take_over ? 2 : plan->can_persist ? 1 : 0;

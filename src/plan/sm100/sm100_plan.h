@@ -195,10 +195,11 @@ struct Sm100Plan {
   bool widens_kv = false;  ///< K and V are e4m3; a warpgroup loads them, and widens them to 16 bits
   /// A warp finds the work tiles and announces them to the others; a CTA has several.
   bool announced = false;
-  bool counted = false;        ///< of those that are announced: they are counted off
-  bool can_persist = false;    ///< a CTA may walk several work tiles that it counts off itself
-  bool can_take_over = false;  ///< .. or take over those of CTAs that have not started
-  bool can_pair = false;       ///< a tuning row may choose whether CTAs multiply in pairs
+  bool counted = false;            ///< of those that are announced: they are counted off
+  bool can_persist = false;        ///< a CTA may walk several work tiles that it counts off itself
+  bool can_take_over = false;      ///< .. or take over those of CTAs that have not started
+  bool can_pair = false;           ///< a tuning row may choose whether CTAs multiply in pairs
+  bool can_choose_num_qo = false;  ///< .. and the query tiles of a CTA
   /// 0: a CTA has one work tile; 1: a CTA per SM walks several; 2: there is a CTA for each, and one
   /// that runs takes over those of CTAs that have not started (cluster launch control).
   std::int64_t persistent = 0;

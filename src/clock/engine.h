@@ -89,8 +89,8 @@ struct EngineOptions {
 
 /// Runs SMs: each the clusters first, first + stride, .. of the machine's launch, by its first one.
 /// What they claim from counters in global memory, or by cluster launch control, they claim in the
-/// order of time, and each of them for an equal part of all `claimants`. Errors: kUnsupported where the kernel waits for what is
-/// not run here; kInternal.
+/// order of time, and each of them for an equal part of all `claimants`. Errors: kUnsupported where
+/// the kernel waits for what is not run here; kInternal.
 Result<std::vector<SmTimes>> time_sms(emulator::Machine& machine, const Parameters& parameters,
                                       const Surroundings& surroundings,
                                       const std::vector<std::uint64_t>& firsts,

@@ -6,13 +6,11 @@
 
 namespace attnjit {
 
-/// Bytes of an answer, which are aligned to as many.
-constexpr int kAnswerBytes = 16;
-
 /// Asks for a CTA of this grid that has not started, which will not start then. The answer comes to
-/// `answer`, and its bytes to `barrier`, which expects them. One thread; never behind an answer of
-/// none. NOTE: the answer is written by the async proxy.
+/// 16 bytes at `answer`, a multiple of 16, and its bytes to `barrier`, which expects them. One
+/// thread; never behind an answer of none. NOTE: the answer is written by the async proxy.
 ATTNJIT_DEVICE void ask_for_cta(u32 answer, u32 barrier) {
+  constexpr int kAnswerBytes = 16;
   mbarrier_arrive_expect_tx(barrier, kAnswerBytes);
   asm volatile(
       "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%0], "

@@ -121,7 +121,8 @@ struct LayoutOf {
   static constexpr bool kQInTmem = Config::kTmemQ >= 0;
 
   static_assert(Config::kPvKeys0 % kStepColumns == 0 && Config::kPvKeys1 % kStepColumns == 0 &&
-                    Config::kPvKeys0 + (parts_of_p<Config>() - 1) * Config::kPvKeys1 == Config::kTileN,
+                    Config::kPvKeys0 + (parts_of_p<Config>() - 1) * Config::kPvKeys1 ==
+                        Config::kTileN,
                 "P is handed over in parts of whole steps: a first one, and others of one size");
   static_assert(Config::kStages >= 2, "K and V need two stages to be loaded ahead");
   static_assert(!Config::kFusedKv || Config::kQkStages == 1,

@@ -178,9 +178,12 @@ ATTNJIT_DEVICE void await_queries(const Smem<Config>& smem, u32 parity) {
   }
 }
 
-/// KV tiles of a work tile that are still to be loaded when the next work tile is asked for: as
-/// late as can be, so that it goes to who is free first, and so early that nobody waits for it.
-constexpr int kTilesAhead = 2;
+/// How many of a work tile's KV tiles are loaded when the next work tile is asked for: as late as
+/// can be, so that it goes to who is free first, and so early that nobody waits for it.
+ATTNJIT_DEVICE int loaded_before_asking(int tiles) {
+  constexpr int kLeft = 2;
+  return max(tiles - kLeft, 0);
+}
 
 /// Asks for the next work tile, where a CTA takes over others'. The answer before has been read.
 template <class Config>
@@ -258,7 +261,7 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
     KvTile<Config, false> first_v = {};
 #pragma unroll 1
     for (int rank = 0; tiles > 0 && rank < tiles + ahead; ++rank) {
-      if (rank == max(tiles - kTilesAhead, 0)) ask_for_work(smem);
+      if (rank == loaded_before_asking(tiles)) ask_for_work(smem);
       if (rank < tiles) load_k(rank);
       if (rank >= ahead) {
         const KvTile<Config, false> v = kv.template next<false>();

@@ -138,7 +138,10 @@ TEST(Tuning, QueryTilesOfACta) {
   EXPECT_EQ(result.sm100->variants.front().num_qo, 1);
   EXPECT_FALSE(result.sm100->can_switch_to_1q);
   EXPECT_EQ(constants_of(result), constants_of(plan_of(dense(128), asked)));
-  EXPECT_EQ(launch_of(result, 1, 1024, 1024, 132).grid[0], 64U);
+  AttentionSpec causal = dense(128);
+  causal.mask.kind = MaskSpec::Kind::kCausal;
+  EXPECT_EQ(launch_of(plan_of(causal), 1, 1024, 1024, 132).grid[0], 128U);
+  EXPECT_EQ(launch_of(plan_of(causal, {}, &one), 1, 1024, 1024, 132).grid[0], 256U);
   const Tuning two = tuning_of(R"({"num_qo": 2})", "{}");
   EXPECT_EQ(constants_of(plan_of(dense(128), {}, &two)), constants_of(plan_of(dense(128))));
   // The caller's goes first.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// P that is handed over whole, in halves, in quarters and in uneven parts, of each kernel that hands
-// it over in its own way. In the emulator under the isa model. Skipped without NVRTC.
+// P that is handed over whole, in halves and in quarters, of each kernel that hands it over in its
+// own way. In the emulator under the isa model. Skipped without NVRTC.
 #include <string>
 #include <vector>
 

@@ -199,11 +199,13 @@ struct Producer {
     __syncwarp();
   }
 
-  /// Loads the rows of Q when the last product that reads those before is made.
+  /// Loads the rows of Q when the last product that reads those before is made. `kFirst`: there are
+  /// none before.
+  template <bool kFirst = false>
   ATTNJIT_DEVICE void load_q(const WorkTile& work) {
     if (warp != 0 || loads_q_at_once()) return;
     parities ^= 2;
-    smem.wait(smem.q_empty(), parities >> 1);
+    if constexpr (!kFirst) smem.wait(smem.q_empty(), parities >> 1);
     issue_q(work);
   }
 
@@ -278,7 +280,7 @@ struct Producer {
     // and K goes ahead.
     const bool q_first = first;
     first = false;
-    if (q_first) load_q(work);
+    if (q_first) load_q<true>(work);
     int place = copies.place_of(work.tile_end - 1);
 #pragma unroll 1
     for (int tile = work.tile_end - 1; tile >= work.tile_begin; --tile) {

@@ -74,7 +74,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     }
   } else {
     setmaxnreg_inc<Config::kConsumerRegisters>();
-    await_prerequisites();
+    // NOTE: no wait for the launch before: a work tile is announced by a warp that has waited.
     Output<Config>::name();
     Consumer<Config, Mask, ScoreMod, Arguments, Params>(smem, arguments, params, warpgroup - 1)
         .run();

@@ -14,13 +14,15 @@ AttentionSubject::AttentionSubject(std::string name, std::string ptx, std::vecto
     : calls_(std::move(calls)), in_order_issue_(in_order_issue), tolerance_(tolerance) {
   name_ = std::move(name);
   ptx_ = std::move(ptx);
-  recipe_ = calls_.front().sequence.launches.front();
+  const std::vector<LaunchRecipe>& launches = calls_.front().sequence.launches;
+  recipe_ = launches[launches.front().entry == kWriterEntry ? 1 : 0];
 }
 
 std::vector<std::string> AttentionSubject::entries() const {
   std::vector<std::string> names;
   for (const Call& call : calls_) {
     for (const LaunchRecipe& launch : call.sequence.launches) {
+      if (launch.entry == kWriterEntry) continue;
       if (std::find(names.begin(), names.end(), launch.entry) == names.end()) {
         names.push_back(launch.entry);
       }

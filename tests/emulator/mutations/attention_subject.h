@@ -14,6 +14,9 @@
 
 namespace attnjit::emulator {
 
+/// The entry of a launch that is no part of the subject, and is not damaged: it writes the inputs.
+inline constexpr const char* kWriterEntry = "writes_inputs";
+
 /// A problem with its launches.
 struct Call {
   verify::Problem problem;

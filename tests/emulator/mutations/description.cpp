@@ -24,16 +24,6 @@ verify::ParamArgument documents_of(int length) {
   return {"doc", std::move(doc)};
 }
 
-/// Makes a launch of absorbed MLA ask how long its sequences are.
-void ask_lengths(const KernelPlan& plan, std::int32_t even_parts, LaunchSequence& sequence) {
-  for (LaunchRecipe& recipe : sequence.launches) {
-    const std::vector<KernelParameter>& parameters = plan.kernels[recipe.kernel].parameters;
-    for (std::size_t i = 0; i < recipe.args.size(); ++i) {
-      if (parameters[i].name == "even_parts") recipe.args[i].value = even_parts;
-    }
-  }
-}
-
 std::int64_t argument(const KernelPlan& plan, const LaunchRecipe& recipe, std::string_view name) {
   const std::vector<KernelParameter>& parameters = plan.kernels[recipe.kernel].parameters;
   for (std::size_t i = 0; i < recipe.args.size(); ++i) {
@@ -42,31 +32,62 @@ std::int64_t argument(const KernelPlan& plan, const LaunchRecipe& recipe, std::s
   return 0;
 }
 
-/// An error where the device would not deal out runs (templates/common/sequence_runs.cuh): it does
-/// where even parts take longer.
-Status deals_runs(const KernelPlan& plan, const Shape& shape, const LaunchRecipe& recipe) {
+/// An error where the device would not deal out runs, or would
+/// (templates/common/sequence_runs.cuh): it does where even parts take longer.
+Status deals_as_said(const KernelPlan& plan, const Shape& shape, const LaunchRecipe& recipe) {
+  constexpr std::int64_t kWorkTileUnits = 4;
   const std::int64_t parts = argument(plan, recipe, "partitions");
   const std::int64_t even = argument(plan, recipe, "even_parts");
   const std::int64_t rows = std::int64_t{MlaTiles::kRows} * recipe.cluster[0];
   const std::int64_t tiles =
       ((shape.q_lens.front() << mla_head_shift(plan.spec)) + rows - 1) / rows;
   const std::int64_t workers = recipe.grid[0] / recipe.cluster[0], teams = workers / tiles;
-  std::int64_t all = 0, longest = 0;
+  std::int64_t all = -kWorkTileUnits, longest = 0;
   for (const std::int64_t keys : shape.kv_lens) {
     const std::int64_t units =
         std::max<std::int64_t>((keys + MlaTiles::kKeys - 1) / MlaTiles::kKeys, 1);
-    all += units;
+    all += units + kWorkTileUnits;
     longest = std::max(longest, units);
   }
+  bool runs = false;
   if (parts > even && even > 0 && teams > 1) {
     const std::int64_t length = std::max((all - 1) / teams, (longest - 1) / parts) + 1;
     const auto sequences = static_cast<std::int64_t>(shape.kv_lens.size());
     const std::int64_t rounds = (sequences * even * tiles + workers - 1) / workers;
-    if (rounds * ((longest + even - 1) / even) > length + length / 16 + 2) return {};
+    runs = rounds * ((longest + even - 1) / even + kWorkTileUnits) >
+           length + length / 16 + kWorkTileUnits;
   }
-  return make_error(
-      ErrorCode::kInvalid,
-      fmt::format("no runs are dealt out: {} parts, {} even ones, {} teams", parts, even, teams));
+  if (runs == shape.runs) return {};
+  return make_error(ErrorCode::kInvalid,
+                    fmt::format("runs are {}dealt out: {} parts, {} even ones, {} teams",
+                                runs ? "" : "not ", parts, even, teams));
+}
+
+/// Writes a word of each input of the problem, with what it is, and may still run when the next
+/// launch begins. NOTE: a word: of launches that overlap the emulator judges whole buffers.
+LaunchRecipe writer_of(const verify::Problem& problem) {
+  LaunchRecipe writer;
+  writer.entry = kWriterEntry;
+  for (const auto& [name, tensor] : problem.tensors) {
+    if (tensor.bytes.size() < 4) continue;
+    writer.args.push_back({KernelArgument::Pointer{name, 0}});
+  }
+  return writer;
+}
+
+std::string writer_text(std::size_t inputs) {
+  std::string parameters, words;
+  for (std::size_t i = 0; i < inputs; ++i) {
+    parameters += fmt::format("{}\n.param .u64 input_{}", i == 0 ? "" : ",", i);
+    words += fmt::format(
+        "ld.param.u64 %rd1, [input_{}];\ncvta.to.global.u64 %rd1, %rd1;\n"
+        "ld.global.u32 %r1, [%rd1];\nst.global.u32 [%rd1], %r1;\n",
+        i);
+  }
+  return fmt::format(
+      "\n.visible .entry {}({}\n)\n{{\n.reg .b32 %r<2>;\n.reg .b64 %rd<2>;\n"
+      "griddepcontrol.launch_dependents;\n{}ret;\n}}\n",
+      kWriterEntry, parameters, words);
 }
 
 Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
@@ -84,12 +105,15 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
   DeviceShape device;
   device.sm_count = shape.sm_count;
   std::optional<PartitionChoice> chosen;
-  if (shape.partitions) chosen = {*shape.partitions, *shape.partitions, shape.joined};
+  if (shape.partitions) {
+    chosen = {*shape.partitions, shape.even_parts.value_or(*shape.partitions), shape.joined};
+  }
   LaunchSequence sequence;
   Status launched = plan_launch_in_parts(plan, problem->launch_shapes(), problem->launch_scalars(),
                                          problem->param_values(), device, chosen, sequence);
-  if (launched && shape.even_parts) ask_lengths(plan, *shape.even_parts, sequence);
-  if (launched && shape.runs) launched = deals_runs(plan, shape, sequence.launches.front());
+  if (launched && problem->spec.mla == Mla::kDecode && (shape.runs || shape.even_parts)) {
+    launched = deals_as_said(plan, shape, sequence.launches.front());
+  }
   if (!launched) return std::move(launched).error();
   // An sm_100a kernel whose CTAs walk the work tiles of sequences of one length takes as many as
   // the grid leaves it: one CTA, or pair, takes them all, and every buffer is handed over. A
@@ -112,6 +136,7 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
     const std::vector<LaunchRecipe> once = sequence.launches;
     sequence.launches.insert(sequence.launches.end(), once.begin(), once.end());
   }
+  if (shape.written) sequence.launches.insert(sequence.launches.begin(), writer_of(*problem));
   return Call{std::move(*problem), std::move(*reference), std::move(sequence)};
 }
 
@@ -124,6 +149,12 @@ Result<std::unique_ptr<Subject>> made(const Description& of) {
     Result<Call> call = call_of(kernel->plan, shape);
     if (!call) return std::move(call).error();
     calls.push_back(std::move(*call));
+  }
+  for (const Call& call : calls) {
+    const LaunchRecipe& first = call.sequence.launches.front();
+    if (first.entry != kWriterEntry) continue;
+    kernel->ptx += writer_text(first.args.size());
+    break;
   }
   const bool in_order_issue =
       std::any_of(kernel->plan.waivers.begin(), kernel->plan.waivers.end(),

@@ -36,12 +36,20 @@ struct Shape {
   int pairs = 2;       ///< that a merge merges
   /// Into which a launch that may choose splits the keys; nullopt: it chooses.
   std::optional<std::int32_t> partitions = {};
-  /// Of a launch of absorbed MLA that asks how long its sequences are: the parts of each if they
-  /// are about as long as one another. NOTE: the host asks of long sequences alone.
+  /// Of a launch that asks how long its sequences are: the parts of each if they are about as long
+  /// as one another. NOTE: the host asks of long sequences alone.
   std::optional<std::int32_t> even_parts = {};
   bool runs = false;    ///< they must be dealt out in runs
   bool joined = false;  ///< two CTAs have half of each part, and join these
+  /// A launch that writes the inputs comes before, and may still run: of kernels that wait for it.
+  bool written = false;
 };
+
+/// The problem behind a launch that writes its inputs.
+inline Shape written(Shape shape) {
+  shape.written = true;
+  return shape;
+}
 
 /// The problem with its keys in so many partitions, which few SMs take one behind another.
 inline Shape in_parts(int partitions, Shape shape) {
@@ -55,7 +63,7 @@ inline Shape joined(int partitions, Shape shape) {
   return in_parts(partitions, std::move(shape));
 }
 
-/// The problem of absorbed MLA whose launch asks how long its sequences are, of which each has so
+/// The problem whose launch asks how long its sequences are, of which each has so
 /// many parts at most; and where runs must be dealt out.
 inline Shape asking(int partitions, int even_parts, Shape shape) {
   shape.partitions = partitions;

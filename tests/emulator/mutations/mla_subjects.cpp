@@ -64,7 +64,10 @@ Tuning two_ctas() {
 // the softmax waits for itself.
 Tuning three_stages() { return of_stages(3); }
 
-// Even and odd numbers of tiles, sequences without keys, heads that are no power of two, and parts.
+// Even and odd numbers of tiles, sequences without keys, heads that are no power of two, and parts;
+// and a tile that the follower has alone, behind which the next work tile begins in the stage of
+// the warp that does not load Q. sm_90a's batch is ragged: others deal out runs, and are
+// run_subjects().
 std::vector<Description> dense_subjects() {
   const AttentionSpec sm90 = absorbed(Arch::kSm90a, Kind::kCausal);
   const AttentionSpec sm100 = absorbed(Arch::kSm100a, Kind::kCausal);
@@ -73,14 +76,25 @@ std::vector<Description> dense_subjects() {
     spec.sink = true;
   };
   const auto of_rows = [](AttentionSpec& spec) { spec.page_size = 3; };
-  const std::vector<Shape> parts = {{{1}, {400, 0, 31, 264}, 1, kNormal, true},
+  const std::vector<Shape> parts = {written({{1}, {400, 0, 31, 264}, 1, kNormal, true}),
                                     {{5}, {1000}, 132},
                                     {{1}, {60, 60, 60, 60, 60}, 1},
                                     {{2}, {500, 130}, 1, kRaised}};
-  const std::vector<Shape> rows = {
-      {{4}, {270, 0, 200}, 1}, {{1}, {60, 60, 60, 60}, 1}, {{2}, {500, 130}, 1, kRaised, true}};
+  const std::vector<Shape> ragged_parts = {
+      written({{1, 1, 2, 1}, {400, 0, 31, 264}, 1, kNormal, true}),
+      {{5, 1}, {1000, 30}, 132},
+      {{1, 1, 1, 0, 1}, {60, 128, 60, 60, 60}, 1},
+      {{2, 2}, {500, 130}, 1, kRaised}};
+  const std::vector<Shape> rows = {written({{4}, {270, 0, 200}, 1}),
+                                   {{1}, {60, 128, 60, 60, 60}, 1},
+                                   {{2}, {500, 130}, 1, kRaised, true}};
+  const auto ragged = [](AttentionSpec& spec) {
+    spec.num_partitions = 0;
+    spec.ragged = true;
+    spec.sink = true;
+  };
   return {
-      {"sm90 mla 192/128", with(sm90, in_parts), parts, two_stages()},
+      {"sm90 mla 192/128", with(sm90, ragged), ragged_parts, two_stages()},
       {"sm90 mla rows 192/128", with(sm90, of_rows), rows, two_stages()},
       {"sm_100a mla 192/128", with(sm100, in_parts), parts, three_stages()},
       {"sm_100a mla rows 192/128", with(sm100, of_rows), rows, three_stages()},
@@ -89,8 +103,8 @@ std::vector<Description> dense_subjects() {
 
 // Sequences that differ in length, whose keys are dealt out in runs: a sequence with a part in
 // every CTA, others whole and without keys; runs that end between sequences; sequences of two query
-// tiles, whose teams are two CTAs; a maximum that grows in every part; and even parts, by which
-// nothing is cut and the merge has nothing to do.
+// tiles, whose teams are two CTAs; a maximum that grows in every part; even parts, by which nothing
+// is cut and the merge has nothing to do; and halves that two CTAs join.
 std::vector<Description> run_subjects() {
   const auto with_sink = [](AttentionSpec& spec) {
     spec.num_partitions = 0;
@@ -100,34 +114,40 @@ std::vector<Description> run_subjects() {
     spec.num_partitions = 0;
     spec.page_size = 3;
   };
-  // More sequences than a warp has lanes. Runs of 5 units would cut the last in 3 parts, one more
-  // than it may have; runs of 8 do not. Its first unit is the 32nd.
-  Shape many = in_runs(2, 1, {{1}, std::vector<std::int64_t>(33, 5), 9});
-  many.kv_lens.back() = 9 * 64;
-  const std::vector<Shape> runs = {in_runs(6, 1, {{1}, {430, 70, 0, 330}, 3, kNormal, true}),
-                                   in_runs(6, 1, {{2}, {700, 130}, 4, kRaised}),
-                                   in_runs(8, 1, {{4}, {500, 2}, 5}),
-                                   in_runs({{1}, {2100, 70}, 2}),
-                                   many,
-                                   in_runs(20, 1, {{1}, {1150, 5}, 20, kRaised}),
-                                   {{5}, {1000}, 132},
-                                   in_parts(1, {{1}, {150, 70}, 1}),
-                                   asking(6, 1, {{1}, {150, 140}, 2}),
-                                   asking(6, 3, {{1}, {150, 140}, 2})};
+  // More sequences than a warp has lanes. Runs of 13 units would cut the last in 3 parts, one more
+  // than it may have; runs of 23 do not. Its first unit is number 160. Were it half of that, as a
+  // sum says that leaves lanes out, there would be 2 parts.
+  Shape many = in_runs(2, 1, {{1}, std::vector<std::int64_t>(33, 5), 15});
+  many.kv_lens.back() = 24 * 64;
+  const std::vector<Shape> runs = {
+      written(in_runs(6, 1, {{1}, {430, 70, 0, 330}, 3, kNormal, true})),
+      in_runs(6, 1, {{2}, {700, 130}, 4, kRaised}),
+      in_runs(8, 1, {{4}, {500, 2}, 5}),
+      in_runs({{1}, {2100, 70}, 2}),
+      many,
+      in_runs(20, 1, {{1}, {1150, 5}, 20, kRaised}),
+      {{5}, {1000}, 132},
+      in_parts(1, {{1}, {150, 70}, 1}),
+      asking(6, 1, {{1}, {150, 140}, 2}),
+      asking(6, 3, {{1}, {150, 140}, 6})};
   // Halves that two CTAs join; of sequences without keys, and of one tile.
   std::vector<Shape> with_halves = runs;
   with_halves.push_back(joined(1, {{1}, {330, 0, 60}, 6, kRaised}));
-  with_halves.push_back(joined(2, {{5}, {520, 130}, 24, kNormal, true}));
-  const std::vector<Shape> rows = {in_runs(6, 1, {{2}, {430, 70, 0, 330}, 3, kNormal, true}),
-                                   in_runs(6, 2, {{1}, {60, 700}, 2, kRaised}),
-                                   many,
-                                   {{1}, {260, 330}, 1, kRaised},
-                                   asking(6, 1, {{1}, {150, 140}, 2})};
+  with_halves.push_back(written(joined(2, {{5}, {520, 130}, 24, kNormal, true})));
+  with_halves.push_back({{1}, {60, 128, 60, 60, 60}, 1});
+  const std::vector<Shape> rows = {
+      written(in_runs(6, 1, {{2}, {430, 70, 0, 330}, 3, kNormal, true})),
+      in_runs(6, 2, {{1}, {60, 700}, 2, kRaised}),
+      many,
+      {{1}, {260, 330}, 1, kRaised},
+      asking(6, 1, {{1}, {150, 140}, 2})};
+  std::vector<Shape> rows_with_halves = rows;
+  rows_with_halves.push_back(written(joined(2, {{5}, {520, 130}, 24, kNormal, true})));
   return {
       {"sm90 runs mla 192/128", with(absorbed(Arch::kSm90a, Kind::kCausal), with_sink), with_halves,
        two_stages()},
-      {"sm90 runs mla rows 192/128", with(absorbed(Arch::kSm90a, Kind::kCausal), of_rows), rows,
-       two_stages()},
+      {"sm90 runs mla rows 192/128", with(absorbed(Arch::kSm90a, Kind::kCausal), of_rows),
+       rows_with_halves, two_stages()},
       {"sm90 runs dsv32", packed(Arch::kSm90a, 0, Kind::kCausal), rows},
       {"sm_100a runs mla 192/128", with(absorbed(Arch::kSm100a, Kind::kCausal), with_sink), runs,
        three_stages()},
@@ -141,16 +161,16 @@ std::vector<Description> run_subjects() {
 // takes one behind another, of which the last have no keys, or several CTAs, which end soon; and
 // the format dsv32 and e4m3, with lists and without, and of two CTAs that widen for each other.
 std::vector<Description> list_subjects() {
-  const std::vector<Shape> lists = {{{3}, {200, 0, 31}, 1, kNormal, true},
+  const std::vector<Shape> lists = {written({{3}, {200, 0, 31}, 1, kNormal, true}),
                                     in_parts(5, {{1}, {600, 7}, 1}),
                                     {{1}, {60, 70, 60, 65, 60}, 1},
                                     {{2}, {500, 130}, 1, kRaised}};
-  const std::vector<Shape> packed_lists = {{{2}, {200, 0, 31}, 1, kNormal, true},
+  const std::vector<Shape> packed_lists = {written({{2}, {200, 0, 31}, 1, kNormal, true}),
                                            in_parts(9, {{1}, {60, 70}, 1}),
                                            in_parts(2, {{1}, {60, 70}, 1, kRaised}),
                                            {{1}, {60, 70, 60}, 1},
                                            {{1}, {300, 70}, 1, kRaised}};
-  const std::vector<Shape> packed_dense = {{{2}, {300, 0, 31}, 1, kNormal, true},
+  const std::vector<Shape> packed_dense = {written({{2}, {300, 0, 31}, 1, kNormal, true}),
                                            in_parts(9, {{1}, {260, 70}, 1}),
                                            in_parts(2, {{1}, {70, 130}, 1}),
                                            in_parts(4, {{1}, {500, 450}, 132}),
@@ -161,12 +181,16 @@ std::vector<Description> list_subjects() {
       {"sm90 topk 192/128", listed(Arch::kSm90a), lists, two_stages()},
       {"sm_100a topk 192/128", listed(Arch::kSm100a), lists, three_stages()},
       {"sm90 dsv32", packed(Arch::kSm90a, 320, Kind::kNull), packed_lists},
-      {"sm90 dsv32 pairs", with(packed(Arch::kSm90a, 320, Kind::kNull), of_128_heads),
-       packed_lists},
+      {"sm90 dsv32 pairs",
+       with(packed(Arch::kSm90a, 320, Kind::kNull), of_128_heads),
+       {written({{1}, {200, 0, 31}, 2, kNormal, true}),
+        in_parts(2, {{1}, {60, 70}, 2, kRaised}),
+        {{1}, {60, 70, 60}, 2},
+        {{1}, {300, 70}, 2, kRaised}}},
       {"sm_100a dsv32 lists", packed(Arch::kSm100a, 192, Kind::kNull), packed_lists},
       {"sm90 ragged dsv32",
        with(packed(Arch::kSm90a, 0, Kind::kCausal), ragged),
-       {{{2, 0, 5}, {300, 40, 31}, 1, kNormal, true},
+       {written({{2, 0, 5}, {300, 40, 31}, 1, kNormal, true}),
         {{1, 3}, {260, 70}, 1, kRaised},
         {{1, 1, 1}, {60, 70, 60}, 1}}},
       {"sm_100a dsv32 dense", packed(Arch::kSm100a, 0, Kind::kCausal), packed_dense},

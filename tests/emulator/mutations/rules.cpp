@@ -65,6 +65,17 @@ const std::vector<Rule>& rules() {
       {"maps", "most of a warp for the least", "redux.sync.min", R"(redux\.sync\.min(.*;))", "redux.sync.max$1"},
       {"maps", "any of a warp: the lane's own", "vote.sync.any", R"(vote\.sync\.any\.pred\s+(%p\d+), (%p\d+),.*;)", "mov.pred $1, $2;", 2},
       {"sm90 mla", "step of a shuffle left out", "shfl.sync.bfly", R"(shfl\.sync\.bfly\.b32\s+(%r\d+)\|%p\d+, (%r\d+),.*;)", "mov.b32 $1, $2;", 12},
+      // ---- what one CTA of a cluster gives the other
+      {"sm90 runs", "store to the other CTA removed", "st.async", R"(st\.async.*;)", ";", 3},
+      {"sm90 runs", "store to the other CTA for other rows", "st.async", R"((st\.async\S+) \[(%r\d+)\](.*);)",
+       "{ .reg .b32 moved; xor.b32 moved, $2, 128; $1 [moved]$3; }", 3},
+      {"sm90 runs", "the CTA's own address for the other's", "mapa", R"(mapa\S+\s+(\S+), (\S+), %r\d+;)", "mov.b32 $1, $2;", 3},
+      {"sm90 dsv32 pairs", "the CTA's own address for the other's", "mapa", R"(mapa\S+\s+(\S+), (\S+), %r\d+;)", "mov.b32 $1, $2;", 4},
+      {"sm90 dsv32 pairs", "copy to the other CTA removed", "shared::cluster.shared::cta", R"(cp\.async\.bulk\.shared::cluster\.shared::cta.*;)", ";", 2},
+      {"sm90 dsv32 pairs", "copy to the other CTA in the wrong place", "shared::cluster.shared::cta", R"((cp\.async\.bulk\.shared::cluster\.shared::cta\S+) \[(\S+)\](.*);)",
+       "{ .reg .b32 moved; xor.b32 moved, $2, 1024; $1 [moved]$3; }", 2},
+      {"sm90 runs", "fence of shared memory dropped", "sync_restrict", R"(fence\.\w+\.sync_restrict\S*;)", ";", 2},
+      {"sm90 dsv32 pairs", "fence of shared memory dropped", "sync_restrict", R"(fence\.\w+\.sync_restrict\S*;)", ";", 8},
       // ---- barriers of threads
       {"sm90", "named barrier's count 32 more", "barrier.sync.aligned", R"(barrier\.sync\.aligned (\S+), (\S+);)",
        "{ .reg .b32 count; add.s32 count, $2, 32; barrier.sync.aligned $1, count; }", 2},

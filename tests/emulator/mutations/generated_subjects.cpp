@@ -40,6 +40,18 @@ std::vector<Description> sm90_subjects() {
   };
 }
 
+// Sequences that are cut, and others that are whole or without keys; more than a warp has lanes,
+// some without rows; and even parts, one or several.
+std::vector<Shape> heads_in_runs() {
+  Shape many = in_runs(20, 1, {std::vector<std::int64_t>(34, 0), {}, 4});
+  many.kv_lens.assign(34, 100);
+  many.q_lens[3] = many.q_lens[32] = 1;
+  many.kv_lens[32] = 2100;
+  return {in_runs(20, 1, {{8, 5, 0, 8, 8}, {2100, 70, 300, 0, 700}, 5, kNormal, true}), many,
+          asking(20, 1, {{8, 0, 1, 8}, {300, 9, 40, 130}, 3}),
+          asking(20, 2, {{8, 1}, {700, 650}, 8, kRaised})};
+}
+
 // Decodes, and parts of the keys with the merge that follows them: parts without keys, and rows
 // that see the keys of some parts alone.
 std::vector<Description> split_subjects() {
@@ -81,6 +93,17 @@ std::vector<Description> split_subjects() {
         in_parts(6, {{64}, {1000}, 9, kNormal, true}), in_parts(3, {{600}, {300}, 3}),
         in_parts(2, {{420}, {500}, 1}), in_parts(1, {{420}, {500}, 2}),
         in_parts(1, {{1000}, {150}, 1})}},
+      // Runs over sequences, a tile for each of several heads.
+      {"sm90 runs heads 64/64",
+       with(spec_of(kArch, 64, 64, 16, 8, Kind::kCausal),
+            [](AttentionSpec& spec) {
+              spec.max_q_len = 8;
+              spec.page_size = 16;
+              spec.num_partitions = 0;
+              spec.sink = true;
+              spec.ragged = true;
+            }),
+       heads_in_runs()},
       {"runs, sm90 192/128",
        with(spec_of(kArch, 192, 128, 2, 2, Kind::kNull),
             [](AttentionSpec& spec) { spec.num_partitions = 0; }),

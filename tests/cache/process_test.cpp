@@ -7,6 +7,7 @@
 #include <fstream>
 #include <random>
 
+#include "../sanitized.h"
 #include "fault_file_system.h"
 #include "process_fixture.h"
 
@@ -110,7 +111,8 @@ TEST_F(ProcessTest, KilledAtEachStepOfPublishing) {
   }
   const long steps = counter.calls();
   ASSERT_GT(steps, 30);
-  for (long step = 1; step <= steps; ++step) {
+  // Every third under sanitizers: what is left on the disk hangs on the step alone.
+  for (long step = 1; step <= steps; step += kSanitized ? 3 : 1) {
     stdfs::remove_all(folder);
     ASSERT_EQ(Child({"publish", folder, std::to_string(step)}).wait(), -SIGKILL) << step;
     expect_sound("step " + std::to_string(step));

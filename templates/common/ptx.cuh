@@ -608,6 +608,16 @@ ATTNJIT_DEVICE void store_global_v4(void* address, u32 a, u32 b, u32 c, u32 d) {
                : "memory");
 }
 
+/// The same where `store`: a predicate, not a branch. NOTE: behind a branch that part of a warp may
+/// take ptxas makes two of each shuffle, one for warps that have not met again.
+ATTNJIT_DEVICE void store_global_v4_if(bool store, void* address, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.u32 p, %5, 0; @p st.global.v4.b32 [%0], {%1, %2, %3, %4}; }" ::"l"(
+          address),
+      "r"(a), "r"(b), "r"(c), "r"(d), "r"(static_cast<u32>(store))
+      : "memory");
+}
+
 // ---- Arithmetic -------------------------------------------------------------------------------
 
 /// ex2.approx.ftz (9.7.3): 2^x; at most 2 ulp; -inf gives 0.

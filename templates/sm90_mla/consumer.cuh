@@ -397,31 +397,15 @@ struct Consumer {
 
   // ---- The KV tiles of a work tile, from the last to the first
 
-  /// The warpgroup that makes P of the first tile, and of every second one from there on.
-  ATTNJIT_DEVICE void lead(Rows& rows) {
+  /// Both warpgroups, of which one leads: it makes P of the first tile, and of every second one
+  /// from there on. The softmax of the other one, which follows, runs under its product of the tile
+  /// before.
+  ///
+  /// NOTE: one body for both, for compile time (docs/compile.md).
+  ATTNJIT_DEVICE void walk(Rows& rows) {
+    const bool leads = (ring.stage & 1) == rank;
     const int begin = rows.work.tile_begin;
-    bool first = true;
-    for (int tile = rows.work.tile_end - 1; tile >= begin; tile -= 2) {
-      ask_mask(rows, tile, first);
-      Scores s;
-      Probabilities p;
-      float correction[2];
-      mla::ListedKeys listed;
-      make_scores(s, listed, ring, first, !first && tile > begin);
-      first = false;
-      if (tile < begin + 2) release_q();
-      const bool moved = softmax(p, s, listed, rows, tile, correction);
-      own_product(p, rows, moved, correction);
-      if (tile == begin) break;
-      begin_other(rows);
-      end_pv();
-    }
-  }
-
-  /// The other one. Its softmax runs under its product of the tile before.
-  ATTNJIT_DEVICE void follow(Rows& rows) {
-    const int begin = rows.work.tile_begin;
-    int tile = rows.work.tile_end - 2;
+    int tile = rows.work.tile_end - (leads ? 1 : 2);
     if (tile < begin) {
       // NOTE: it makes no S, and waits all the same: one of its warps must not hand back this Q
       // while another has yet to hand back the one before.
@@ -429,27 +413,36 @@ struct Consumer {
       release_q();
     }
     bool first = true;
-    for (; tile >= begin; tile -= 2) {
-      ask_mask(rows, tile, first);
-      Scores s;
-      Probabilities p;
-      float correction[2];
-      Ring next = ring;
-      next.advance(Config::kStages);
-      mla::ListedKeys listed;
-      if (!first) await_turn();
-      make_scores(s, listed, next, first, false);
-      first = false;
-      if (tile < begin + 2) release_q();
-      // NOTE: not under the product of K: ptxas would have it end before O is touched.
-      begin_other(rows);
-      const bool moved = softmax(p, s, listed, rows, tile, correction);
-      end_pv();
-      own_product(p, rows, moved, correction);
-    }
-    if (tile == begin - 1) {
-      begin_other(rows);
-      end_pv();
+    while (true) {
+      if (tile >= begin) {
+        ask_mask(rows, tile, first);
+        Scores s;
+        Probabilities p;
+        float correction[2];
+        mla::ListedKeys listed;
+        Ring at = ring;
+        if (!leads) at.advance(Config::kStages);
+        if (!leads && !first) await_turn();
+        make_scores(s, listed, at, first, leads && !first && tile > begin);
+        first = false;
+        if (tile < begin + 2) release_q();
+        bool moved;
+        if (leads) {
+          moved = softmax(p, s, listed, rows, tile, correction);
+        } else {
+          // NOTE: not under the product of K: ptxas would have it end before O is touched.
+          begin_other(rows);
+          moved = softmax(p, s, listed, rows, tile, correction);
+          end_pv();
+        }
+        own_product(p, rows, moved, correction);
+        tile -= 2;
+      }
+      if (leads ? tile + 1 >= begin : tile + 1 == begin) {
+        begin_other(rows);
+        end_pv();
+      }
+      if (tile < begin) break;
     }
   }
 
@@ -580,11 +573,7 @@ struct Consumer {
     O::zero();
     if constexpr (Config::kParks) park(work);
     if (work.tile_begin < work.tile_end) {
-      if ((ring.stage & 1) == rank) {
-        lead(rows);
-      } else {
-        follow(rows);
-      }
+      walk(rows);
       q_parity ^= 1;
     }
     if constexpr (Config::kParks) {

@@ -115,10 +115,8 @@ ATTNJIT_DEVICE void store_block(const float (&o)[32], int half, unsigned char* a
       words[i] = pack_pair<Config::kOutputBf16>(o[at], o[at + 1]);
     }
     transpose_quad(words, lane);
-    if (real) {
-      store_global_v4(address + 2 * (column + 8 * (group + (lane & 3))), words[0], words[1],
-                      words[2], words[3]);
-    }
+    store_global_v4_if(real, address + 2 * (column + 8 * (group + (lane & 3))), words[0], words[1],
+                       words[2], words[3]);
   }
 }
 

@@ -65,6 +65,15 @@ TEST_F(Sm90CodeSize, OnePlaceMultipliesPvByItself) {
   EXPECT_EQ(count(ptx_of(Arch::kSm90a, 256), "wgmma.mma_async"), 2 * (16 + 4));
 }
 
+// Deep heads: both consumers make S in one place, of 32 wgmma, and multiply their half of P V in
+// three, of 8 each. A store's condition is a predicate: behind a branch ptxas makes two of each
+// shuffle.
+TEST_F(Sm90CodeSize, DeepHeadsHaveOneWalk) {
+  const std::string ptx = ptx_of(Arch::kSm90a, 512);
+  EXPECT_EQ(count(ptx, "wgmma.mma_async"), 32 + 3 * 8);
+  EXPECT_EQ(count(ptx, "@p st.global.v4.b32"), 16);
+}
+
 // The optimiser sees no register of O or of S before it is read (sm90/named_registers.cuh): with
 // both it was given 800 statements of PTX at depth 128, and 1,200 at depth 256; with S 420 and 517;
 // where it saw what is read of S 311 and 375.

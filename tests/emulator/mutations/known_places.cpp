@@ -65,6 +65,35 @@ bool waits_again(std::string_view after) {
          !has(between.substr(retry + 1), "bra");
 }
 
+/// The parity that a line waits for; empty: it does not wait.
+std::string_view parity_of(std::string_view line) {
+  const std::size_t wait = line.find("try_wait"), parity = line.rfind(", ");
+  return wait == line.npos || parity == line.npos ? std::string_view() : line.substr(parity);
+}
+
+/// The line of a text around a place.
+std::string_view line_at(std::string_view text, std::size_t at) {
+  const std::size_t begin = text.rfind('\n', at) + 1;  // npos + 1 is 0: the first line
+  return text.substr(begin, text.find('\n', at) - begin);
+}
+
+/// Whether another wait is for the same parity, and nothing is done between.
+bool is_twin(const Context& context, std::string_view line, std::string_view between) {
+  return parity_of(line) == parity_of(context.line) && !has(between, "mbarrier.arrive") &&
+         !has_access(between);
+}
+bool has_next_twin(const Context& context) {
+  const std::string_view after = context.after;
+  const std::size_t next = after.find("mbarrier.try_wait");
+  return next != after.npos && is_twin(context, line_at(after, next), after.substr(0, next));
+}
+bool has_last_twin(const Context& context) {
+  const std::string_view before = context.before;
+  const std::size_t last = before.rfind("mbarrier.try_wait");
+  return last != before.npos &&
+         is_twin(context, line_at(before, last), before.substr(before.find('\n', last)));
+}
+
 std::string_view no_damage_by_context(std::string_view subject, std::string_view kind,
                                       const Context& context) {
   const std::string_view before = last_lines(context.before, 1);
@@ -119,7 +148,8 @@ std::string_view no_damage_by_context(std::string_view subject, std::string_view
   // NOTE: V of deep heads, which has memory of its own, is waited for in front of the same
   // products.
   if (kind == "wait made relaxed" && has(first_lines(context.after, 10), "tcgen05.fence::after") &&
-      has(context.after, "], [%r") && !subject.starts_with("sm_100a 512")) {
+      has(context.after, "], [%r") && !subject.starts_with("sm_100a 512") &&
+      !subject.starts_with("sm_100a latent e4m3 lists")) {
     return "P is waited for, which lies in tensor memory alone: tcgen05.fence orders it behind a "
            "relaxed wait (9.7.16.6.4)";
   }
@@ -153,6 +183,12 @@ std::string_view no_damage_by_context(std::string_view subject, std::string_view
     return "a work tile without keys: the load waits, says so, and loads nothing; what it loads "
            "later waits on the same barrier again";
   }
+  if ((kind == "wait removed" || kind == "wait on the next barrier") &&
+      ((has(subject, "dsv32") && has_next_twin(context)) ||
+       (has(subject, "latent") && has_last_twin(context)))) {
+    return "the other block is waited for beside it, which is handed back by a later commit of the "
+           "same warp, or as S is before the product with V: it implies this one";
+  }
   if (kind == "instruction descriptor: N 16 less" && subject.starts_with("sm_100a 96") &&
       has(context.after, "], [%r")) {
     return "N of P V is the depth rounded up to 128: nobody reads O's columns past the depth";
@@ -184,17 +220,97 @@ std::string_view skipped_tile_reason_of(std::string_view kind, const Context& co
          "when the consumer that does has waited";
 }
 
-/// Of the fences that wgmma needs.
-std::string_view product_fence_reason_of(std::string_view kind, const Context& context) {
+/// Of the fences that wgmma needs. `product`: what stands behind each product before such a fence.
+std::string_view product_fence_reason_of(std::string_view kind, const Context& context,
+                                         std::size_t product) {
   if (kind != "wgmma.fence dropped" && kind != "wgmma.fence below the product") return {};
   // Behind the product before nothing is written that a product reads: no f32, no packed pair.
-  const std::size_t product = context.before.rfind("wgmma.commit_group");
   if (product == context.before.npos) return {};
   const std::string_view between = std::string_view(context.before).substr(product);
   if (has(between, "%f") || has(between, "cvt.rn") || has(between, "wait_group")) return {};
   // Nor does another way come from where there was no product.
   if (has(between, "bra.uni")) return {};
   return "between two products: the fence before the first covers O and P too";
+}
+
+std::string_view product_fence_of_group(std::string_view kind, const Context& context) {
+  return product_fence_reason_of(kind, context, context.before.rfind("wgmma.commit_group"));
+}
+
+/// The kernels of sm_90a for absorbed MLA.
+bool is_sm90_mla(std::string_view subject) {
+  if (subject.starts_with("sm90 runs heads")) return false;
+  for (const std::string_view name :
+       {"sm90 mla", "sm90 runs", "sm90 topk", "sm90 dsv32", "sm90 ragged dsv32", "sm90 latent"}) {
+    if (subject.starts_with(name)) return true;
+  }
+  return false;
+}
+
+/// Whether the next product adds to what is in its registers, as that of each block of columns but
+/// the first does for S.
+bool adds_to_product(std::string_view after) {
+  constexpr std::string_view kTest = "setp.ne.b32 p, ";
+  const std::size_t test = after.find(kTest);
+  if (test == after.npos) return false;
+  const std::string_view flag = after.substr(test + kTest.size());
+  return has(after.substr(0, test), fmt::format("{}, 1;", flag.substr(0, flag.find(','))));
+}
+
+/// Of absorbed MLA on sm_90a.
+std::string_view mla_reason_of(std::string_view subject, std::string_view kind,
+                               const Context& context) {
+  const std::string_view before = context.before, after = context.after;
+  const std::size_t product = before.rfind("wgmma.mma_async");
+  if (product != before.npos) {
+    const std::string_view reason =
+        product_fence_reason_of(kind, context, before.find('\n', product));
+    if (!reason.empty()) return reason;
+  }
+  if (adds_to_product(after)) {
+    const std::string_view reason = product_fence_reason_of(kind, context, 0);
+    if (!reason.empty()) return reason;
+  }
+  const std::size_t waited = before.rfind("try_wait");
+  const std::size_t arrives = after.find("mbarrier.arrive");
+  if ((kind == "arrival made relaxed" && waited != before.npos &&
+       reads_nothing(before.substr(before.find('\n', waited)))) ||
+      (kind == "wait made relaxed" && arrives != after.npos &&
+       after.substr(arrives).starts_with("mbarrier.arrive.shared") &&
+       reads_nothing(after.substr(0, arrives)))) {
+    return "Q of a work tile of one KV tile, of which this warp makes no S: it reads nothing of Q, "
+           "whose memory is free only when those have arrived that do";
+  }
+  // Of the format dsv32: K is widened, two blocks at a time.
+  if (!has(subject, "dsv32")) return {};
+  // NOTE: of pairs each CTA has two of the four alone.
+  if (kind == "wgmma.wait_group one more" && has(context.line, " 1;") && !has(subject, "pairs")) {
+    return "two of the leader's own blocks of V are handed back before their product is done: who "
+           "copies there waits for the other two as well, which come behind the product of those";
+  }
+  const bool lists = subject.starts_with("sm90 dsv32");
+  if (kind == "arrival made relaxed" && has(last_lines(before, 8), "wgmma.wait_group") &&
+      (has(last_lines(before, 2), "mbarrier.arrive") ||
+       has(first_lines(after, 2), "mbarrier.arrive"))) {
+    return "two blocks of V are handed back together, behind a product of both: who stores there "
+           "waits for both, and the other's arrival releases";
+  }
+  // NOTE: what is said of a list is stored behind the wait for the rope's block alone.
+  if (kind == "arrival made relaxed" && !lists && has(last_lines(before, 3), ", %f")) {
+    return "the rope's block: the same warps hand back their half of V behind it, by arrivals that "
+           "release, and the copy waits for that half, too";
+  }
+  if (kind == "wait removed" && (has_next_twin(context) || has_last_twin(context))) {
+    return "what is waited for beside it implies it: the other block of the same product with V, "
+           "or of the rope's block the half of V that the same warps hand back later";
+  }
+  if ((kind == "answer taken for yes" || kind == "parity of a question flipped" ||
+       kind == "question of the next barrier") &&
+      has(first_lines(after, 6), "vote.sync.all")) {
+    return "whether the next tile can be asked for already: its memory is waited for all the same, "
+           "and the answer decides the speed, not the data";
+  }
+  return {};
 }
 
 /// Of the fences behind a wait for what cp.async copied.
@@ -210,7 +326,7 @@ std::string_view copy_fence_reason_of(std::string_view kind, const Context& cont
 }
 
 // Of what the lanes of a warp wait for behind what one of them does alone.
-std::string_view warp_barrier_reason_of(const Context& context) {
+std::string_view warp_barrier_reason_of(std::string_view subject, const Context& context) {
   if (has(first_lines(context.after, 2), "and.b32") && has(context.before, "1023;")) {
     return "behind what one lane checks of the memory: nothing of it is another lane's next";
   }
@@ -232,13 +348,14 @@ std::string_view warp_barrier_reason_of(const Context& context) {
   }
   // A list of work, which lane 0 parks while the warp copies (templates/mla/producer.cuh).
   const std::string_view parks = last_lines(context.before, 2);
-  if (has(last_lines(parks, 1), "st.shared.v4.b32") && has(first_lines(parks, 1), "bra")) {
+  if (has(subject, "dsv32") && has(last_lines(parks, 1), "st.shared.v4.b32") &&
+      has(first_lines(parks, 1), "bra")) {
     return "behind what lane 0 parks: it is read behind barriers that the copies of a tile have";
   }
-  if (has(last_lines(parks, 1), "ld.shared.v4.u32") &&
-      !has(first_lines(context.after, 8), "mbarrier.arrive")) {
-    return "behind what was parked, which the lanes have read: they meet again, for the "
-           "announcement of a work tile, before lane 0 parks there";
+  const std::string_view asked = last_lines(context.before, 5);
+  const std::size_t copied = asked.rfind("cp.async.cg");
+  if (copied != asked.npos && reads_nothing(asked.substr(asked.find('\n', copied)))) {
+    return "behind copies that are on their way: nothing of one lane is another's next";
   }
   const std::string_view loop = last_lines(context.before, 4);
   const std::size_t commit = loop.rfind("tcgen05.commit");
@@ -310,7 +427,7 @@ std::string_view template_reason_of(const Mutant& mutant) {
 bool is_sm90_forward(std::string_view subject) {
   for (const std::string_view name :
        {"sm90 1", "sm90 6", "sm90 9", "sm90 listed", "sm90 e4m3", "sm90 kv_dtype", "pages", "rows",
-        "ragged", "parts", "keys", "maps", "runs"}) {
+        "ragged", "parts", "keys", "maps", "runs", "sm90 runs heads"}) {
     if (subject.starts_with(name)) return true;
   }
   return false;
@@ -373,7 +490,28 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       "for commits of both CTAs, which hand on what the tensor cores have read, and nothing of a thread";
   static constexpr std::string_view kStaysBelowP = "above the wait for K, which is memory: it stays below the one for P";
   static constexpr std::string_view kParked = "around what lane 0 parks: it takes a work tile back itself, and the list behind barriers that the copies of a tile have";
+  static constexpr std::string_view kWidenedTogether =
+      "the second of two blocks that are widened together: each warp stores both, fences, and then says so of one and the other";
+  static constexpr std::string_view kNextWidened =
+      "the same warps widen the next block behind this one, or with it: who asks for it waits longer, and is right";
+  static constexpr std::string_view kBehindV =
+      "S of a tile is made before the product with V of the same tile, and of the tile before: the producer's warps wait for that V, too, before they copy what this hands back";
+  static constexpr std::string_view kArrivesAgain =
+      "the same warp arrives there once more behind a barrier of the warp, by an arrival that releases";
+  static constexpr std::string_view kAskedTwice =
+      "whether the next tile can be asked for already: the other half is asked about beside it, and both are waited for; the answer decides the speed, not the data";
   static const std::vector<Known> list = {
+      {"sm90 mla rows", "arrival made relaxed", {6}, kBehindV},
+      {"sm90 mla rows", "fence.proxy.async of another state space", {8}, kOtherFenced},
+      {"sm90 runs mla rows", "arrival made relaxed", {6}, kBehindV},
+      {"sm90 runs mla rows", "fence.proxy.async of another state space", {8}, kOtherFenced},
+      {"sm90 topk", "arrival made relaxed", {7}, kBehindV},
+      {"sm90 topk", "fence.proxy.async of another state space", {8}, kOtherFenced},
+      {"sm90 latent e4m3 dense", "arrival made relaxed", {1, 6, 7}, kBehindV},
+      {"sm90 latent e4m3 lists", "arrival made relaxed", {1, 7}, kBehindV},
+      {"sm90 latent", "wait removed", {18}, kBehindV},
+      {"sm90 latent", "answer taken for yes", {6}, kAskedTwice},
+      {"sm90 latent e4m3 lists", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm_100a 512 pages", "wait removed", {4}, kReadWithK},
       {"sm_100a 512 pages", "wait on the next barrier", {3}, kNextOfK},
       {"sm_100a 512 pages", "arrival made relaxed", {4, 5}, kTensorMemory},
@@ -392,17 +530,27 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm_100a 512 rows", "wait on the next barrier", {2}, kNextOfK},
       {"sm_100a 512 rows", "arrival made relaxed", {3, 4}, kTensorMemory},
       {"sm_100a 512 rows", "wait made relaxed", {8}, kTensorMemory},
-      {"sm_100a latent e4m3 dense", "arrival made relaxed", {7, 8}, kTensorMemory},
-      {"sm_100a latent e4m3 dense", "wait made relaxed", {9, 14}, kTensorMemory},
-      {"sm_100a latent e4m3 dense", "retry loop removed", {15}, kLanded},
+      {"sm_100a latent e4m3 dense", "arrival made relaxed", {5, 6}, kTensorMemory},
+      {"sm_100a latent e4m3 dense", "arrival made relaxed", {2}, kWidenedTogether},
+      {"sm_100a latent e4m3 dense", "wait removed", {4}, kBehindV},
+      {"sm_100a latent e4m3 lists", "arrival made relaxed", {7, 8}, kTensorMemory},
+      {"sm_100a latent e4m3 lists", "arrival made relaxed", {4}, kWidenedTogether},
+      {"sm_100a latent e4m3 lists", "arrival made relaxed", {2}, kArrivesAgain},
+      {"sm_100a latent e4m3 lists", "wait made relaxed", {12}, kTensorMemory},
+      {"sm_100a latent e4m3 lists", "wait removed", {7}, kBehindV},
+      {"sm_100a latent e4m3 lists", "wait removed", {11, 19}, kTwoStages},
+      {"sm_100a latent e4m3 lists", "tcgen05.fence::after_thread_sync dropped", {2}, kTwoStages},
+      {"sm_100a latent e4m3 lists", "tcgen05.fence::before_thread_sync dropped", {1}, kTwoStages},
+      {"sm90 latent e4m3 lists", "arrival made relaxed", {12}, kArrivesAgain},
+      {"sm_100a latent e4m3 dense", "retry loop removed", {16}, kLanded},
       {"sm_100a latent e4m3 dense", "fence.mbarrier_init below the barrier", {0}, kFirstUser},
       {"sm_100a dsv32 dense", "tcgen05.fence::after_thread_sync dropped", {2}, kTwoStages},
-      {"sm_100a dsv32 dense", "wait removed", {8}, kTwoStages},
-      {"sm_100a dsv32 dense", "wait made relaxed", {13}, kTensorMemory},
-      {"sm_100a dsv32 dense", "retry loop removed", {14}, kLanded},
+      {"sm_100a dsv32 dense", "wait removed", {17}, kTwoStages},
+      {"sm_100a dsv32 dense", "retry loop removed", {23}, kLanded},
+      {"sm_100a dsv32 dense", "arrival made relaxed", {2}, kWidenedTogether},
       {"sm_100a mla 192", "wait made relaxed", {13}, kTensorMemory},
       {"sm_100a mla 192", "retry loop removed", {14}, kLanded},
-      {"sm90 latent e4m3 dense", "barrier of a warp removed", {0, 2}, kParked},
+      {"sm90 latent e4m3 dense", "barrier of a warp removed", {0}, kParked},
       {"sm90 latent e4m3 dense", "fence.proxy.async of another state space", {8}, kOtherFenced},
       {"sm90 latent e4m3 dense", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm90 ragged dsv32", "wait on the next barrier", {27}, kNextBlock},
@@ -410,6 +558,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm90 ragged dsv32", "fence.proxy.async of another state space", {29}, kOtherFenced},
       {"parts", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"keys", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
+      {"sm90 runs heads", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"keys", "wgmma.fence below the product", {2}, kSecondProduct},
       {"keys", "barrier of a warp removed", {6}, kAnnounced},
       {"keys", "barrier of a warp removed", {3}, kLastRelease},
@@ -418,6 +567,8 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"parts", "arrival made relaxed", {9}, "V of a work tile's last keys: the producer waits for the next Q first, which is given back behind it"},
       {"pages", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"parts", "step of a shuffle left out", {18, 20}, kFewParts},
+      {"sm90 runs heads", "step of a shuffle left out", {18, 20}, kFewParts},
+      {"sm90 runs heads", "wait removed", {1}, kSkipped},
       {"sm90 128", "wait removed", {1}, kSkipped},
       {"sm90 e4m3 64", "barrier of a warp removed", {2}, kLastRelease},
       {"runs, sm90 64", "barrier of a warp removed", {4}, kLastRelease},
@@ -451,19 +602,26 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm90 listed rows", "barrier of a warp removed", {2}, kLastRelease},
       {"sm_100a mla 192", "barrier of a warp removed", {1}, "between one lane's expect_tx and the lanes' copies, of which each has waited for the stage itself"},
       {"sm_100a mla 192", "barrier of a warp removed", {3}, kLanesCopies},
-      {"sm_100a dsv32 lists", "arrival made relaxed", {7, 8}, kTensorMemory},
-      {"sm_100a dsv32 lists", "wait made relaxed", {12}, kTensorMemory},
-      {"sm_100a dsv32 lists", "retry loop removed", {15}, kLanded},
+      {"sm_100a dsv32 lists", "arrival made relaxed", {8, 9}, kTensorMemory},
+      {"sm_100a dsv32 lists", "wait made relaxed", {23, 26}, kTensorMemory},
+      {"sm_100a dsv32 lists", "wait removed", {18}, kTwoStages},
+      {"sm_100a dsv32 lists", "tcgen05.fence::after_thread_sync dropped", {2}, kTwoStages},
+      {"sm_100a dsv32 lists", "retry loop removed", {24}, kLanded},
       {"sm_100a dsv32 dense", "arrival made relaxed", {5, 6}, kTensorMemory},
-      {"sm_100a dsv32 dense", "wait made relaxed", {8, 14}, kTensorMemory},
+      {"sm_100a dsv32 dense", "wait made relaxed", {22, 25}, kTensorMemory},
       {"sm_100a mla rows", "arrival made relaxed", {3, 4}, kTensorMemory},
-      {"sm_100a mla rows", "wait made relaxed", {6, 14}, kTensorMemory},
+      {"sm_100a mla rows", "wait made relaxed", {8, 13}, kTensorMemory},
+      {"sm_100a mla rows", "retry loop removed", {14}, kLanded},
+      {"sm_100a runs mla rows", "arrival made relaxed", {3, 4}, kTensorMemory},
+      {"sm_100a runs mla rows", "wait made relaxed", {8, 13}, kTensorMemory},
+      {"sm_100a runs mla rows", "retry loop removed", {14}, kLanded},
+      {"sm_100a runs mla rows", "tcgen05.fence::after above the wait", {6}, kStaysBelowP},
       {"sm_100a mla 192", "arrival made relaxed", {5, 6}, kTensorMemory},
       {"sm_100a mla 192", "wait made relaxed", {8, 14}, kTensorMemory},
       {"sm_100a mla 192", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm_100a topk", "arrival made relaxed", {5, 6}, kTensorMemory},
-      {"sm_100a topk", "wait made relaxed", {8, 12}, kTensorMemory},
-      {"sm_100a topk", "retry loop removed", {13}, kLanded},
+      {"sm_100a topk", "wait made relaxed", {9, 14}, kTensorMemory},
+      {"sm_100a topk", "retry loop removed", {15}, kLanded},
       {"sm_100a topk", "tcgen05.fence::after above the wait", {6}, kStaysBelowP},
       {"sm_100a mla rows", "tcgen05.fence::after above the wait", {6}, kStaysBelowP},
       {"ragged", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
@@ -524,13 +682,32 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm100 pair", "bar.sync removed", {0, 1}, "the cluster's barrier beside it covers the CTA"},
       {"sm100 pair", "cluster barrier removed", {2}, "every product of the pair was committed and seen before"},
   };
-  for (const Known& known : list) {
-    if (!subject.starts_with(known.subjects) || kind != known.kind) continue;
-    for (const int n : known.occurrences) {
-      if (n == occurrence) return known.reason;
+  // NOTE: not of pairs of CTAs, where the other one's blocks come by copies that may end in any order.
+  static const std::vector<Known> widened = {
+      {"", "wait removed", {6, 10, 14, 18, 25, 29, 33, 37}, kWidenedTogether},
+      {"", "answer taken for yes", {2, 4, 6, 8, 11, 13, 15, 17}, kWidenedTogether},
+      {"", "question of the next barrier", {6, 12}, kNextWidened},
+  };
+  static const std::vector<Known> widened_whole = {
+      {"", "wait removed", {4, 11}, kWidenedTogether},
+      {"", "answer taken for yes", {1, 4}, kWidenedTogether},
+      {"", "parity of a question flipped", {1, 4}, kWidenedTogether},
+      {"", "question of the next barrier", {4}, kWidenedTogether},
+  };
+  const bool widens = subject == "sm90 dsv32" || subject == "sm90 ragged dsv32" || subject == "sm90 runs dsv32";
+  const auto reason_in = [&](const std::vector<Known>& places) -> std::string_view {
+    for (const Known& known : places) {
+      if (!subject.starts_with(known.subjects) || kind != known.kind) continue;
+      for (const int n : known.occurrences) {
+        if (n == occurrence) return known.reason;
+      }
     }
-  }
-  return {};
+    return {};
+  };
+  const std::string_view reason = reason_in(list);
+  if (!reason.empty()) return reason;
+  if (subject.starts_with("sm90 latent")) return reason_in(widened_whole);
+  return widens ? reason_in(widened) : reason;
 }
 // clang-format on
 
@@ -542,7 +719,6 @@ namespace {
 std::string_view kernel_of(std::string_view subject) {
   if (subject == "sm_100a runs mla 192/128") return "sm_100a mla 192/128";
   if (subject == "sm_100a runs dsv32") return "sm_100a dsv32 dense";
-  if (subject == "sm90 runs mla 192/128") return "sm90 mla 192/128";
   return subject;
 }
 
@@ -565,7 +741,7 @@ std::string_view stronger_than(std::string_view kind) {
 std::string_view no_damage_of_kind(std::string_view subject, std::string_view kind, int occurrence,
                                    const Context& context) {
   if (kind == "barrier of a warp removed") {
-    const std::string_view reason = warp_barrier_reason_of(context);
+    const std::string_view reason = warp_barrier_reason_of(subject, context);
     if (!reason.empty()) return reason;
   }
   if (kind == "least of a warp for the most" &&
@@ -586,10 +762,14 @@ std::string_view no_damage_of_kind(std::string_view subject, std::string_view ki
       has(first_lines(context.after, 5), "bulk.wait_group")) {
     return "a wait for bulk groups: the other lanes have none";
   }
+  if (is_sm90_mla(subject)) {
+    const std::string_view reason = mla_reason_of(subject, kind, context);
+    if (!reason.empty()) return reason;
+  }
   if (is_sm90_forward(subject)) {
     const bool widens = subject.starts_with("sm90 kv_dtype");
     for (const auto reason_of_place :
-         {&skipped_tile_reason_of, &product_fence_reason_of, &copy_fence_reason_of}) {
+         {&skipped_tile_reason_of, &product_fence_of_group, &copy_fence_reason_of}) {
       // NOTE: where warps apart widen K and V, V of a tile may be there before K. Who has not
       // waited for K then takes the barrier's phase before for that of K's next use.
       if (widens && reason_of_place == &skipped_tile_reason_of && kind == "wait removed") continue;
@@ -664,8 +844,9 @@ std::string_view reason_of(const Mutant& mutant) {
        "seldom later than the first's, which was waited for",
        9},
       {"keys", "parity of a wait always 1", kSkippedEarly, 9},
-      {"sm_100a topk", "wait removed", kForeignWait, 13},
-      {"sm_100a mla rows", "wait removed", kForeignWait, 12},
+      {"sm_100a topk", "wait removed", kForeignWait, 15},
+      {"sm_100a mla rows", "wait removed", kForeignWait, 14},
+      {"sm_100a runs mla rows", "wait removed", kForeignWait, 14},
       {"sm_100a dsv32", "tcgen05.ld a column off", kQuietColumns},
       {"sm_100a topk", "tcgen05.ld a column off", kQuietColumns},
       {"sm_100a mla", "tcgen05.ld a column off", kQuietColumns},

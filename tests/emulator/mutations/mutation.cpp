@@ -163,6 +163,7 @@ Context context_of(const std::string& ptx, int line) {
     const std::string_view text(ptx.data() + at, end - at);
     at = end + 1;
     ++number;
+    if (number == line) context.line = text;
     if (number == line || number < line - kLines) continue;
     if (text.find_first_not_of("\t {}") == std::string_view::npos ||
         text.find("//") != std::string_view::npos || text.back() == ':') {

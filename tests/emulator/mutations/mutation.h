@@ -81,9 +81,9 @@ struct Mutants {
 Mutants mutants_of(const std::string& subject, const std::string& ptx, const LaunchRecipe& launch,
                    const std::vector<std::string>& entries);
 
-/// The instructions and directives of a text around a line, that line itself left out.
+/// A line of a text, and the instructions and directives around it.
 struct Context {
-  std::string before, after;
+  std::string before, line, after;
 };
 Context context_of(const std::string& ptx, int line);
 

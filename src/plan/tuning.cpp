@@ -21,7 +21,7 @@ using spec::JsonMember;
 using spec::JsonValue;
 using spec::SpecField;
 
-std::string quoted(std::string_view name) { return fmt::format("\"{}\"", name); }
+std::string in_quotes(std::string_view name) { return fmt::format("\"{}\"", name); }
 
 // What a spec's field is, as canonical JSON text; for a mask or a score modification its kind.
 struct FieldText {
@@ -32,23 +32,23 @@ struct FieldText {
     return spec.*member ? "true" : "false";
   }
   std::string operator()(Arch AttentionSpec::*member) const {
-    return quoted(to_string(spec.*member));
+    return in_quotes(to_string(spec.*member));
   }
   template <spec::NamedEnum Enum>
   std::string operator()(Enum AttentionSpec::*member) const {
-    return quoted(spec::to_string(spec.*member));
+    return in_quotes(spec::to_string(spec.*member));
   }
   std::string operator()(Dtype AttentionSpec::*member) const {
-    return quoted(to_string(spec.*member));
+    return in_quotes(to_string(spec.*member));
   }
   std::string operator()(std::optional<Dtype> AttentionSpec::*member) const {
-    return spec.*member ? quoted(to_string(*(spec.*member))) : "null";
+    return spec.*member ? in_quotes(to_string(*(spec.*member))) : "null";
   }
   std::string operator()(MaskSpec AttentionSpec::*member) const {
-    return quoted(spec::row_of(spec.*member).name);
+    return in_quotes(spec::row_of(spec.*member).name);
   }
   std::string operator()(ScoreModSpec AttentionSpec::*member) const {
-    return quoted(spec::row_of(spec.*member).name);
+    return in_quotes(spec::row_of(spec.*member).name);
   }
   // Plan options are chosen, not matched.
   std::string operator()(std::optional<int> PlanOptions::*) const { return {}; }
@@ -74,12 +74,12 @@ struct MatchText {
   }
   Text operator()(Arch AttentionSpec::*) const {
     if (!is_string() || !arch_from_string(value.text)) return std::nullopt;
-    return quoted(value.text);
+    return in_quotes(value.text);
   }
   template <spec::NamedEnum Enum>
   Text operator()(Enum AttentionSpec::*) const {
     if (!is_string() || !spec::from_string<Enum>(value.text)) return std::nullopt;
-    return quoted(value.text);
+    return in_quotes(value.text);
   }
   Text operator()(Dtype AttentionSpec::*) const { return dtype(); }
   Text operator()(std::optional<Dtype> AttentionSpec::*) const {
@@ -95,12 +95,12 @@ struct MatchText {
     const std::optional<Dtype> known = is_string() ? dtype_from_string(value.text) : std::nullopt;
     const bool good =
         known && std::find(field.dtypes.begin(), field.dtypes.end(), *known) != field.dtypes.end();
-    return good ? Text(quoted(to_string(*known))) : std::nullopt;
+    return good ? Text(in_quotes(to_string(*known))) : std::nullopt;
   }
   template <class Node>
   Text kind() const {
     for (const spec::KindRow<Node>& row : spec::kinds<Node>()) {
-      if (is_string() && row.name == value.text) return quoted(row.name);
+      if (is_string() && row.name == value.text) return in_quotes(row.name);
     }
     return std::nullopt;
   }
@@ -178,8 +178,9 @@ class TableReader {
 
   void read_else(const JsonValue& others, Tuning& tuning) {
     if (others.type != JsonValue::Type::kString || others.text != kModelledTuning) {
-      problem(others, "else",
-              fmt::format("is {}; allowed: {}", spec::describe(others), quoted(kModelledTuning)));
+      problem(
+          others, "else",
+          fmt::format("is {}; allowed: {}", spec::describe(others), in_quotes(kModelledTuning)));
       return;
     }
     Result<Tuning> carried = tuning_from_json(kModelledTuning);

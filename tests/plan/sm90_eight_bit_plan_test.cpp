@@ -160,7 +160,8 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
   EXPECT_FALSE(plan_of(sm90_spec(128)).sm90->widens_kv);
 }
 
-// Who deals pairs of tiles beside scales of rows, or of depth 64 any, has registers that consumers do without.
+// Who deals pairs of tiles beside scales of rows, or of depth 64 any, has registers that consumers
+// do without.
 TEST(Sm90Plan, ProducersBesideScalesOfWidenedRowsHaveRegisters) {
   const auto of_producer = [](auto change) {
     AttentionSpec spec = sm90_spec(128);

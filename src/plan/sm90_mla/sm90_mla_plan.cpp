@@ -125,13 +125,13 @@ MlaTiles sm90_mla_tiles(const Sm90Plan& plan) {
   tiles.stage_loaders = tiles.own_v || tiles.row_copies ? 1 : 2;
   tiles.widened_blocks = plan.widened_blocks;
   tiles.kv_lens = plan.kv_lens;
-  // The registers that widening takes, consumers lack.
-  tiles.parks = plan.widened_blocks > 0;
   tiles.split = plan.split;
   tiles.runs = plan.runs;
   // NOTE: not where K is widened: consumers have no registers for it, and spilled 48 bytes; and a
   // CTA that widens for another one has that as its cluster's.
   tiles.joins = plan.runs && plan.cluster == 1 && plan.widened_blocks == 0;
+  // The registers that widening takes, consumers lack; and those that a join takes beside copies.
+  tiles.parks = plan.widened_blocks > 0 || (tiles.joins && plan.row_copies && !plan.listed);
   tiles.trims = plan.listed;
   tiles.partition_tiles = plan.partition_tiles;
   tiles.l2_bytes = plan.l2_bytes;

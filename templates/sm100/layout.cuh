@@ -43,7 +43,11 @@ constexpr int parts_of_p() {
 /// Whether a CTA takes over the work tiles of CTAs that have not started. The plan says so.
 template <class Config>
 constexpr bool takes_over() {
-  return requires { Config::kLaunchControl; };
+  if constexpr (requires { Config::kLaunchControl; }) {
+    return Config::kLaunchControl;
+  } else {
+    return false;
+  }
 }
 
 /// Tiles lie in blocks of columns whose rows are a swizzle wide: [block][row], and Q as [query

@@ -155,6 +155,13 @@ TEST(Tuning, QueryTilesOfACta) {
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().field, "tuning.num_qo") << refused.error().to_string();
   }
+  // Two, where they leave no room for K and V: such an O has one without a row.
+  AttentionSpec wide = dense(192);
+  wide.output_dtype = Dtype::kF32;
+  EXPECT_EQ(plan_of(wide).sm100->variants.front().num_qo, 1);
+  const Result<KernelPlan> full = plan(wide, {}, &two);
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().field, "tuning.num_qo") << full.error().to_string();
 }
 
 // A CTA per SM walks the tiles, also of uneven work; where it has one tile there is no choice.

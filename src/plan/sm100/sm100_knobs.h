@@ -95,8 +95,9 @@ inline constexpr Sm100Knob kSm100Knobs[] = {
      }},
     {"pv_first_quarters", &Sm100Tuning::pv_first_quarters, true,
      [](const Sm100Plan& plan) { return plan.pv_first_quarters; },
+     // By the clock one and two quarters gain nowhere (docs/performance-sm100.md).
      [](const Sm100Plan&) {
-       return Sm100Knob::Values{1, 2, 3, 4};
+       return Sm100Knob::Values{3, 4};
      }},
     {"num_pv_stages", &Sm100Tuning::num_pv_stages, true,
      [](const Sm100Plan& plan) { return plan.variants.front().num_pv_stages; }, nullptr},

@@ -238,7 +238,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   v.num_rope_buffers = fused && v.rope_depth > 0 ? slots / 2 + 1 : 0;
   v.num_o_buffers = tile.own_o ? kSm100OBuffers : 0;
   v.num_k_scale_bufs = tile.key_scales ? kKeyScalesBuffers * (tile.one_o ? 1 : 2) : 0;
-  // P V begins on three quarters of the tile while the last one is still exponentiated.
+  // P V begins on a part of the tile while the rest is still exponentiated.
   v.pv_keys = split_of_p(tile.split_p, v.BN, v.MMA_K);
   v.num_pv_stages = static_cast<std::int64_t>(v.pv_keys.size());
 

@@ -97,6 +97,12 @@ Result<Sm100Plan> plan_two_o(const ResolvedSpec& resolved, ConfigKind kind,
                              chosen->qk_stages != ring.qk_stages;
   ring = *chosen;
   Sm100Variant main = lay_out_fa4(tile, ring.slots, ring.fused, ring.qk_stages);
+  if (main.num_kv_stages < 2 && tuned.num_qo) {
+    return bad_choice(&Sm100Tuning::num_qo,
+                      fmt::format("is {}; so many query tiles leave room for {} stages of K and V, "
+                                  "and the least is 2",
+                                  *tuned.num_qo, main.num_kv_stages));
+  }
   if (main.num_kv_stages < 2) {
     return sm100_unsupported(
         fmt::format("{} K/V stages fit the shared memory; the least is 2", main.num_kv_stages));

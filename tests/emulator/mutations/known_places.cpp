@@ -139,10 +139,11 @@ std::string_view no_damage_by_context(std::string_view subject, std::string_view
       !has(context.before.substr(given), "try_wait")) {
     return "behind the same fence for the other warpgroup's O, which covers all that was read";
   }
-  // NOTE: of a depth of 96 the same arrival also tells the softmax that the statistic of the work
-  // tile before was read, which lies in shared memory.
+  // NOTE: of a depth of 96, and where work tiles are taken over, the same arrival also tells the
+  // softmax that the statistic of the work tile before was read, which lies in shared memory.
   if (kind == "arrival made relaxed" && has(context.before, "tcgen05.fence::before") &&
-      has(context.before, "cvt.rn.") && !subject.starts_with("sm_100a 96")) {
+      has(context.before, "cvt.rn.") && !subject.starts_with("sm_100a 96") &&
+      !subject.starts_with("sm_100a 128 takes over")) {
     return kTensorMemory;
   }
   // NOTE: V of deep heads, which has memory of its own, is waited for in front of the same
@@ -283,11 +284,6 @@ std::string_view mla_reason_of(std::string_view subject, std::string_view kind,
   }
   // Of the format dsv32: K is widened, two blocks at a time.
   if (!has(subject, "dsv32")) return {};
-  // NOTE: of pairs each CTA has two of the four alone.
-  if (kind == "wgmma.wait_group one more" && has(context.line, " 1;") && !has(subject, "pairs")) {
-    return "two of the leader's own blocks of V are handed back before their product is done: who "
-           "copies there waits for the other two as well, which come behind the product of those";
-  }
   const bool lists = subject.starts_with("sm90 dsv32");
   if (kind == "arrival made relaxed" && has(last_lines(before, 8), "wgmma.wait_group") &&
       (has(last_lines(before, 2), "mbarrier.arrive") ||
@@ -498,19 +494,24 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       "S of a tile is made before the product with V of the same tile, and of the tile before: the producer's warps wait for that V, too, before they copy what this hands back";
   static constexpr std::string_view kArrivesAgain =
       "the same warp arrives there once more behind a barrier of the warp, by an arrival that releases";
+  static constexpr std::string_view kTurns = "the consumers' turns: they decide the speed, not the data";
   static constexpr std::string_view kAskedTwice =
       "whether the next tile can be asked for already: the other half is asked about beside it, and both are waited for; the answer decides the speed, not the data";
   static const std::vector<Known> list = {
-      {"sm90 mla rows", "arrival made relaxed", {6}, kBehindV},
-      {"sm90 mla rows", "fence.proxy.async of another state space", {8}, kOtherFenced},
-      {"sm90 runs mla rows", "arrival made relaxed", {6}, kBehindV},
-      {"sm90 runs mla rows", "fence.proxy.async of another state space", {8}, kOtherFenced},
-      {"sm90 topk", "arrival made relaxed", {7}, kBehindV},
-      {"sm90 topk", "fence.proxy.async of another state space", {8}, kOtherFenced},
-      {"sm90 latent e4m3 dense", "arrival made relaxed", {1, 6, 7}, kBehindV},
-      {"sm90 latent e4m3 lists", "arrival made relaxed", {1, 7}, kBehindV},
-      {"sm90 latent", "wait removed", {18}, kBehindV},
-      {"sm90 latent", "answer taken for yes", {6}, kAskedTwice},
+      {"sm90 mla rows", "fence.proxy.async of another state space", {4}, kOtherFenced},
+      {"sm90 runs mla rows", "fence.proxy.async of another state space", {4}, kOtherFenced},
+      {"sm90 topk", "fence.proxy.async of another state space", {4}, kOtherFenced},
+      {"sm90 latent", "arrival made relaxed", {2}, kBehindV},
+      {"sm90 latent", "wait removed", {12}, kBehindV},
+      {"sm90 latent", "answer taken for yes", {3}, kAskedTwice},
+      {"sm90 latent", "parity of a question flipped", {3}, kAskedTwice},
+      {"sm90 mla", "barrier.sync removed", {0}, kTurns},
+      {"sm90 runs mla", "barrier.sync removed", {0}, kTurns},
+      {"sm90 runs dsv32", "barrier.sync removed", {0}, kTurns},
+      {"sm90 topk", "barrier.sync removed", {0}, kTurns},
+      {"sm90 dsv32", "barrier.sync removed", {0}, kTurns},
+      {"sm90 ragged dsv32", "barrier.sync removed", {0}, kTurns},
+      {"sm90 latent", "barrier.sync removed", {0}, kTurns},
       {"sm90 latent e4m3 lists", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm_100a 512 pages", "wait removed", {4}, kReadWithK},
       {"sm_100a 512 pages", "wait on the next barrier", {3}, kNextOfK},
@@ -541,7 +542,6 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm_100a latent e4m3 lists", "wait removed", {11, 19}, kTwoStages},
       {"sm_100a latent e4m3 lists", "tcgen05.fence::after_thread_sync dropped", {2}, kTwoStages},
       {"sm_100a latent e4m3 lists", "tcgen05.fence::before_thread_sync dropped", {1}, kTwoStages},
-      {"sm90 latent e4m3 lists", "arrival made relaxed", {12}, kArrivesAgain},
       {"sm_100a latent e4m3 dense", "retry loop removed", {16}, kLanded},
       {"sm_100a latent e4m3 dense", "fence.mbarrier_init below the barrier", {0}, kFirstUser},
       {"sm_100a dsv32 dense", "tcgen05.fence::after_thread_sync dropped", {2}, kTwoStages},
@@ -572,8 +572,8 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm90 128", "wait removed", {1}, kSkipped},
       {"sm90 e4m3 64", "barrier of a warp removed", {2}, kLastRelease},
       {"runs, sm90 64", "barrier of a warp removed", {4}, kLastRelease},
-      {"sm90 e4m3 64", "arrival made relaxed", {9}, kLastRelease},
-      {"sm90 e4m3 64", "arrival twice", {9}, kLastRelease},
+      {"sm90 e4m3 64 pages", "arrival made relaxed", {9}, kLastRelease},
+      {"sm90 e4m3 64 pages", "arrival twice", {9}, kLastRelease},
       {"sm90 kv_dtype 64", "arrival made relaxed", {11}, kLastRelease},
       {"sm90 kv_dtype 64", "arrival twice", {11}, kLastRelease},
       {"sm90 kv_dtype 64", "barrier of a warp removed", {3}, kLastRelease},
@@ -610,11 +610,9 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm_100a dsv32 dense", "arrival made relaxed", {5, 6}, kTensorMemory},
       {"sm_100a dsv32 dense", "wait made relaxed", {22, 25}, kTensorMemory},
       {"sm_100a mla rows", "arrival made relaxed", {3, 4}, kTensorMemory},
-      {"sm_100a mla rows", "wait made relaxed", {8, 13}, kTensorMemory},
-      {"sm_100a mla rows", "retry loop removed", {14}, kLanded},
+      {"sm_100a mla rows", "wait made relaxed", {13}, kTensorMemory},
       {"sm_100a runs mla rows", "arrival made relaxed", {3, 4}, kTensorMemory},
-      {"sm_100a runs mla rows", "wait made relaxed", {8, 13}, kTensorMemory},
-      {"sm_100a runs mla rows", "retry loop removed", {14}, kLanded},
+      {"sm_100a runs mla rows", "wait made relaxed", {13}, kTensorMemory},
       {"sm_100a runs mla rows", "tcgen05.fence::after above the wait", {6}, kStaysBelowP},
       {"sm_100a mla 192", "arrival made relaxed", {5, 6}, kTensorMemory},
       {"sm_100a mla 192", "wait made relaxed", {8, 14}, kTensorMemory},
@@ -651,7 +649,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"ragged", "wgmma.fence below the product", {2}, kSecondProduct},
       {"sm90 64", "wgmma.fence dropped", {2}, kSecondProduct},
       {"sm90 96", "wgmma.fence below the product", {2}, kSecondProduct},
-      {"sm90 64", "barrier.sync removed", {0}, "the consumers' turns: they decide the speed, not the data"},
+      {"sm90 64", "barrier.sync removed", {0}, kTurns},
       {"keys", "step of a shuffle left out", {22, 26, 31, 35}, "the CTAs' shares of long and short tiles: they decide the speed, not the data"},
       {"sm100", "tcgen05.fence::after_thread_sync dropped", {0}, kAllocation},
       {"sm100", "tcgen05.fence::before_thread_sync dropped", {0}, kAllocation},
@@ -684,15 +682,15 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
   };
   // NOTE: not of pairs of CTAs, where the other one's blocks come by copies that may end in any order.
   static const std::vector<Known> widened = {
-      {"", "wait removed", {6, 10, 14, 18, 25, 29, 33, 37}, kWidenedTogether},
-      {"", "answer taken for yes", {2, 4, 6, 8, 11, 13, 15, 17}, kWidenedTogether},
-      {"", "question of the next barrier", {6, 12}, kNextWidened},
+      {"", "wait removed", {7, 11, 15, 19}, kWidenedTogether},
+      {"", "answer taken for yes", {2, 4, 6, 8}, kWidenedTogether},
+      {"", "question of the next barrier", {3}, kNextWidened},
   };
   static const std::vector<Known> widened_whole = {
-      {"", "wait removed", {4, 11}, kWidenedTogether},
-      {"", "answer taken for yes", {1, 4}, kWidenedTogether},
-      {"", "parity of a question flipped", {1, 4}, kWidenedTogether},
-      {"", "question of the next barrier", {4}, kWidenedTogether},
+      {"", "wait removed", {5}, kWidenedTogether},
+      {"", "answer taken for yes", {1}, kWidenedTogether},
+      {"", "parity of a question flipped", {1}, kWidenedTogether},
+      {"", "question of the next barrier", {1}, kWidenedTogether},
   };
   const bool widens = subject == "sm90 dsv32" || subject == "sm90 ragged dsv32" || subject == "sm90 runs dsv32";
   const auto reason_in = [&](const std::vector<Known>& places) -> std::string_view {

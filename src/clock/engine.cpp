@@ -811,9 +811,9 @@ class Engine {
     ended_ = true;
     times_.cycles = std::max(now_, stored_);
     times_.sms = ctas_;
+    if (machine_.program.steals) return;
     const u64 all = machine_.clusters();
     const u64 next = machine_.next_cluster();
-    if (machine_.program.steals) return;
     times_.clusters_left = next < all ? (all - next + stride_ - 1) / stride_ : 0;
   }
 

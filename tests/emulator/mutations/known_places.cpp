@@ -505,13 +505,6 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm90 latent", "wait removed", {12}, kBehindV},
       {"sm90 latent", "answer taken for yes", {3}, kAskedTwice},
       {"sm90 latent", "parity of a question flipped", {3}, kAskedTwice},
-      {"sm90 mla", "barrier.sync removed", {0}, kTurns},
-      {"sm90 runs mla", "barrier.sync removed", {0}, kTurns},
-      {"sm90 runs dsv32", "barrier.sync removed", {0}, kTurns},
-      {"sm90 topk", "barrier.sync removed", {0}, kTurns},
-      {"sm90 dsv32", "barrier.sync removed", {0}, kTurns},
-      {"sm90 ragged dsv32", "barrier.sync removed", {0}, kTurns},
-      {"sm90 latent", "barrier.sync removed", {0}, kTurns},
       {"sm90 latent e4m3 lists", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm_100a 512 pages", "wait removed", {4}, kReadWithK},
       {"sm_100a 512 pages", "wait on the next barrier", {3}, kNextOfK},
@@ -704,6 +697,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
   };
   const std::string_view reason = reason_in(list);
   if (!reason.empty()) return reason;
+  if (is_sm90_mla(subject) && kind == "barrier.sync removed" && occurrence == 0) return kTurns;
   if (subject.starts_with("sm90 latent")) return reason_in(widened_whole);
   return widens ? reason_in(widened) : reason;
 }

@@ -23,8 +23,9 @@ struct BoxCopies {
   Ring ring = {};
   WorkTile work = {};
   u64 policy = 0;
-  int tail_stage = -1;  ///< its rows past the end are to be zeroed
-  int tail_parity = 0;
+  /// From bit 1 on the stage, plus one, whose rows past the end are to be zeroed; bit 0 is the
+  /// parity of tail_full(). NOTE: one word: the warp has no registers for two.
+  int tail = 0;
 
   /// Goes on to the next work tile.
   ATTNJIT_DEVICE void begin(const WorkTile& tile) {
@@ -75,11 +76,11 @@ struct BoxCopies {
       ring.advance(Config::kStages);
       return;
     }
-    const bool tail = kHasV && is_tail(tile);
+    const bool ends = kHasV && is_tail(tile);
     const int key = tile * Config::kTileN + lane % kBoxes * Config::kBoxKeys;
     const int row = Config::kPageSize > 0 ? key % max(Config::kPageSize, 1) : work.kv_begin + key;
     if constexpr (kLengthsDiffer<Config>) {
-      if (tail && lane == 0) {
+      if (ends && lane == 0) {
         mbarrier_arrive_expect_tx(smem.tail_full(loader), Tiles::kTileBytes);
       }
     }
@@ -96,9 +97,9 @@ struct BoxCopies {
                   Tiles::parity_before(stage, ring.parity));
       }
       if constexpr (kLengthsDiffer<Config>) {
-        if (tail) full = smem.tail_full(loader);
+        if (ends) full = smem.tail_full(loader);
       }
-      if (lane == 0 && !tail) mbarrier_arrive_expect_tx(full, Tiles::kBlockBytes);
+      if (lane == 0 && !ends) mbarrier_arrive_expect_tx(full, Tiles::kBlockBytes);
       __syncwarp();
       const u32 data = smem.kv(stage, block) + lane * (Config::kBoxKeys * kBlockRowBytes);
       const int column = (block - kFirst) * kBlockColumns;
@@ -114,7 +115,7 @@ struct BoxCopies {
       }
     }
     __syncwarp();
-    if (tail) tail_stage = stage;
+    if (ends) tail |= 2 * (stage + 1);
     if constexpr (kHasV || Config::kLoadsApart) ring.advance(Config::kStages);
   }
 
@@ -124,9 +125,10 @@ struct BoxCopies {
   /// copy is not waited for.
   ATTNJIT_DEVICE void finish_tail() {
     if constexpr (kLengthsDiffer<Config>) {
-      if (tail_stage < 0) return;
-      smem.wait(smem.tail_full(loader), tail_parity);
-      tail_parity ^= 1;
+      const int stage = (tail >> 1) - 1;
+      if (stage < 0) return;
+      smem.wait(smem.tail_full(loader), tail & 1);
+      tail = (tail & 1) ^ 1;
       const int first = work.kv_len - (work.tile_end - 1) * Config::kTileN;
 #pragma unroll 1
       for (int row = first + lane / 8; row < Config::kTileN; row += 4) {
@@ -134,16 +136,15 @@ struct BoxCopies {
 #pragma unroll
         for (int block = 0; block < Tiles::kOvBlocks; ++block) {
           store_shared_v4(
-              smem.kv(tail_stage, Tiles::kFirstOfV + block) + row * kBlockRowBytes + lane % 8 * 16,
-              0, 0, 0, 0);
+              smem.kv(stage, Tiles::kFirstOfV + block) + row * kBlockRowBytes + lane % 8 * 16, 0, 0,
+              0, 0);
         }
       }
       fence_proxy_async_shared();
       __syncwarp();
       if (lane < Tiles::kQkBlocks) {
-        mbarrier_arrive(smem.kv_full(tail_stage, Tiles::kFirstOfV + lane));
+        mbarrier_arrive(smem.kv_full(stage, Tiles::kFirstOfV + lane));
       }
-      tail_stage = -1;
     }
   }
 };
@@ -180,18 +181,17 @@ struct Producer {
   int rank;  ///< of the CTA in its cluster, which has the rows of its own
   int warp;
   int lane;
-  /// Of work_empty(), and from bit 1 on of q_empty(). NOTE: one word: a warp that widens has no
-  /// registers for two.
-  int parities = 0;
-  bool first = true;  ///< no work tile's keys were loaded yet
+  /// Bit 0 is the parity of work_empty(), bit 1 that of q_empty(), and bit 2 says that some work
+  /// tile's keys were loaded. NOTE: one word: a producer's warp has no registers for three.
+  int state = 0;
 
   ATTNJIT_DEVICE bool loads_v() const { return Config::kLoadsApart && warp >= kVLoadWarp; }
 
   /// Tells the consumers of a work tile when they have read of the one before.
   ATTNJIT_DEVICE void announce(const WorkTile& work) {
     if (warp != 0) return;
-    parities ^= 1;
-    smem.wait(smem.work_empty(), parities & 1);
+    state ^= 1;
+    smem.wait(smem.work_empty(), state & 1);
     if (lane == 0) {
       store_work<Config>(smem.work(), work);
       mbarrier_arrive(smem.work_full());
@@ -204,8 +204,8 @@ struct Producer {
   template <bool kFirst = false>
   ATTNJIT_DEVICE void load_q(const WorkTile& work) {
     if (warp != 0 || loads_q_at_once()) return;
-    parities ^= 2;
-    if constexpr (!kFirst) smem.wait(smem.q_empty(), parities >> 1);
+    state ^= 2;
+    if constexpr (!kFirst) smem.wait(smem.q_empty(), state >> 1 & 1);
     issue_q(work);
   }
 
@@ -278,8 +278,8 @@ struct Producer {
   ATTNJIT_DEVICE void load_tiles(const WorkTile& work) {
     // The first Q is asked for before it is known where keys lie. A later one waits for products,
     // and K goes ahead.
-    const bool q_first = first;
-    first = false;
+    const bool q_first = (state & 4) == 0;
+    state |= 4;
     if (q_first) load_q<true>(work);
     int place = copies.place_of(work.tile_end - 1);
 #pragma unroll 1

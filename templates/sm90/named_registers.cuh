@@ -149,6 +149,29 @@ struct OutputRegisters {
     if constexpr (kFrom + 8 < kEnd) read<kFrom + 8, kEnd>(use);
   }
 
+  /// The same, times their rows' factors.
+  template <int kFrom, int kEnd, class Use>
+  ATTNJIT_DEVICE static void read_scaled(const float (&factor)[2], const Use& use) {
+    static_assert(kFrom % 8 == 0 && kEnd % 8 == 0, "a statement names eight registers");
+    constexpr int set = set_of(kFrom), i = place_of(kFrom);
+    float v[8];
+    asm volatile(
+        "mul.f32 %0, o%10_%11, %8;\n\t"
+        "mul.f32 %1, o%10_%12, %8;\n\t"
+        "mul.f32 %2, o%10_%13, %9;\n\t"
+        "mul.f32 %3, o%10_%14, %9;\n\t"
+        "mul.f32 %4, o%10_%15, %8;\n\t"
+        "mul.f32 %5, o%10_%16, %8;\n\t"
+        "mul.f32 %6, o%10_%17, %9;\n\t"
+        "mul.f32 %7, o%10_%18, %9;"
+        : "=&f"(v[0]), "=&f"(v[1]), "=&f"(v[2]), "=&f"(v[3]), "=&f"(v[4]), "=&f"(v[5]), "=&f"(v[6]),
+          "=f"(v[7])
+        : "f"(factor[0]), "f"(factor[1]), ATTNJIT_EIGHT(set)
+        : "memory");
+    use(kFrom, v);
+    if constexpr (kFrom + 8 < kEnd) read_scaled<kFrom + 8, kEnd>(factor, use);
+  }
+
   /// Gives eight at a time, times their rows' factors, as four pairs of 16 bits, to use(first of
   /// the eight, pairs): a statement, for compile time.
   template <bool kBf16, int kFrom, int kEnd, class Use>

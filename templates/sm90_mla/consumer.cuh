@@ -10,6 +10,7 @@
 #include "mla/scales.cuh"
 #include "mla/tile_status.cuh"
 #include "sm90/products.cuh"
+#include "sm90/score_registers.cuh"
 #include "sm90/softmax.cuh"
 #include "sm90_mla/join.cuh"
 
@@ -27,7 +28,7 @@ template <class Config, class Mask, class ScoreMod, class Arguments, class Param
 struct Consumer {
   using Layout = LayoutOf<Config>;
   using O = Output<Config>;
-  using Scores = float[Config::kTileN / 2];
+  using Scores = sm90::ScoreRegisters<Config::kTileN, kScoreSet>;
   using Probabilities = u32[Config::kTileN / 4];
   static constexpr int kBlocks = Layout::kOwnBlocks;
   static constexpr int kSteps = kBlockColumns / kStepColumns;
@@ -54,7 +55,6 @@ struct Consumer {
     sm90::ScoreTile scores;
     typename ScoreMod::State state[2];
     OnlineSoftmax<Config> softmax;  ///< after the last tile that either warpgroup made P of
-    Probabilities p;                ///< that O's products read
   };
 
   ATTNJIT_DEVICE Consumer(const Smem<Config>& memory, const Arguments& launch, const Params& user,
@@ -172,14 +172,19 @@ struct Consumer {
   /// NOTE: whether the next block has landed is asked before this one's products are issued, for
   /// the answer takes as long as two of them. Not of deep heads, whose K lands as it is multiplied:
   /// each block would be asked for twice.
-  ATTNJIT_DEVICE void make_scores(Scores& s, mla::ListedKeys& listed, const Ring& at, bool first,
+  ATTNJIT_DEVICE void make_scores(mla::ListedKeys& listed, const Ring& at, bool first,
                                   bool passes_turn) const {
+    // NOTE: opaque: the compiler would keep each block's addresses over all tiles, in registers
+    // that a consumer has not.
+    Smem<Config> here = smem;
+    here.base = opaque(smem.base);
+    using Product = sm90::ScoreWgmma<Config::kTileN>;
     constexpr int kStep = 2 * kStepColumns / 16;
     constexpr int kBlockStep = Layout::kBlockBytes / 16;
-    const auto q = walk_of([&](int block) { return matrix_descriptor<16>(smem.q(block)); });
+    const auto q = walk_of([&](int block) { return matrix_descriptor<16>(here.q(block)); });
     const auto k =
-        walk_of([&](int block) { return matrix_descriptor<16>(smem.kv(at.stage, block)); });
-    const auto full = walk_of([&](int block) { return smem.kv_full(at.stage, block); });
+        walk_of([&](int block) { return matrix_descriptor<16>(here.kv(at.stage, block)); });
+    const auto full = walk_of([&](int block) { return here.kv_full(at.stage, block); });
     const auto has_landed = [&](int i) {
       return !Config::kOwnV && mbarrier_test(full.at(i, 8), at.parity);
     };
@@ -187,7 +192,7 @@ struct Consumer {
 #pragma unroll
     for (int i = 0; i < Layout::kQkBlocks; ++i) {
       if (!landed) {
-        if (first) smem.wait(smem.q_full(Layout::block_at(i, rank)), q_parity);
+        if (first) smem.wait(here.q_full(Layout::block_at(i, rank)), q_parity);
         smem.wait(full.at(i, 8), at.parity);
       }
       // NOTE: wgmma reads through the async proxy what cp.async wrote through the generic one.
@@ -197,30 +202,31 @@ struct Consumer {
       }
       if (i + 1 < Layout::kQkBlocks) landed = !first && has_landed(i + 1);
       if (i == kTurnBlock && passes_turn) pass_turn();
-      // NOTE: S is not set yet, and the compiler moves what it likes there: not behind the fence.
-      if (i == 0) pin_registers(s);
       // NOTE: for each block: after the loop of a wait ptxas would set its own, and serialise all.
       wgmma_fence();
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        Wgmma<Config::kTileN>::template ss<Layout::kOperand>(s, q.at(i, kBlockStep) + step * kStep,
-                                                             k.at(i, kBlockStep) + step * kStep,
-                                                             i > 0 || step > 0);
+        const u64 a = q.at(i, kBlockStep) + step * kStep;
+        const u64 b = k.at(i, kBlockStep) + step * kStep;
+        if (i == 0 && step == 0) {
+          Product::template ss<Layout::kOperand, false, kScoreSet>(a, b);
+        } else {
+          Product::template ss<Layout::kOperand, true, kScoreSet>(a, b);
+        }
       }
     }
     wgmma_commit();
     wgmma_wait<0>();
-    pin_registers(s);
     release_scored(at);
   }
 
   /// Issues O += P V of a tile.
-  ATTNJIT_DEVICE void issue_pv(Rows& rows, const Ring& at) const {
-    pin_registers(rows.p);
+  ATTNJIT_DEVICE void issue_pv(Probabilities& p, const Ring& at) const {
+    pin_registers(p);
     wgmma_fence();
     const u32 first = smem.kv(at.stage, first_of_v());
     const u64 descriptor = matrix_descriptor<Layout::kBlockBytes>(first);
-    O::multiply(rows.p, [&](int block) {
+    O::multiply(p, [&](int block) {
       // As in make_scores(): of deep heads each place by itself.
       return Config::kOwnV
                  ? matrix_descriptor<Layout::kBlockBytes>(first + block * Layout::kBlockBytes)
@@ -246,14 +252,14 @@ struct Consumer {
   ATTNJIT_DEVICE int thread() const { return warp * 32 + lane; }
 
   /// NOTE: of eight keys a thread has two that are neighbours: bits 0, 1, 8, 9, .. from its own on.
-  ATTNJIT_DEVICE void hide_unlisted(Scores& s, const mla::ListedKeys& listed) const {
+  ATTNJIT_DEVICE void hide_unlisted(const mla::ListedKeys& listed) const {
     const auto own = [&](u32 word) {
       const u32 pairs = word >> 2 * (lane & 3) & 0x03030303u;
       return (pairs | pairs >> 6 | pairs >> 12 | pairs >> 18) & 0xffu;
     };
     const u32 columns = own(listed.low) | own(listed.high) << 8;
     const sm90::ColumnBits<Config::kTileN / 2> bits = {{columns}, {columns}};
-    sm90::hide(s, bits);
+    Scores::hide(bits);
   }
 
   static constexpr bool kAsksTiles = mla::kAsksTiles<Config, Mask>;
@@ -286,16 +292,21 @@ struct Consumer {
 
   /// Makes P of S. True, in the whole warp, where earlier outputs are to be multiplied by
   /// `correction`.
-  ATTNJIT_DEVICE bool softmax(Probabilities& p, Scores& s, const mla::ListedKeys& listed,
-                              Rows& rows, int tile, float (&correction)[2]) {
+  ATTNJIT_DEVICE bool softmax(Probabilities& p, const mla::ListedKeys& listed, Rows& rows, int tile,
+                              float (&correction)[2]) {
     const int first = tile * Config::kTileN;
     rows.scores.first_kv = first_column(tile);
-    sm90::modify_scores<ScoreMod>(s, rows.scores, rows.state, sm90::RowScales<1>{score_scale},
-                                  params);
+    if constexpr (!ScoreMod::kIdentity) {
+      float s[Scores::kCount];
+      Scores::read(s);
+      sm90::modify_scores<ScoreMod>(s, rows.scores, rows.state, sm90::RowScales<1>{score_scale},
+                                    params);
+      Scores::write(s);
+    }
     if constexpr (Config::kTopk > 0) {
       // No mask beside the list, whose tiles are whole.
-      if (!listed.all()) hide_unlisted(s, listed);
-      return make_probabilities(p, s, rows, correction);
+      if (!listed.all()) hide_unlisted(listed);
+      return make_probabilities(p, rows, correction);
     }
     bool whole = first >= rows.core.begin && rows.core.end - first >= Config::kTileN;
     if constexpr (kAsksTiles) whole = rows.status.whole(place_of(rows, tile));
@@ -309,9 +320,9 @@ struct Consumer {
       } else if (!kAsksTiles || rows.status.seen(place_of(rows, tile))) {
         sm90::visible_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
       }
-      sm90::hide(s, bits);
+      Scores::hide(bits);
     }
-    return make_probabilities(p, s, rows, correction);
+    return make_probabilities(p, rows, correction);
   }
   /// Whether no maximum is looked for in most tiles: the tensor cores wait for P. NOTE: launches
   /// took 1 to 3 % longer with one of each tile. Those of deep heads, which wait for K and V, take
@@ -319,25 +330,24 @@ struct Consumer {
   static constexpr bool kFollows =
       !Config::kRescaleByRow && !Config::kOwnV && ScoreMod::kIdentity && !loads_bools<Mask>();
 
-  ATTNJIT_DEVICE bool make_probabilities(Probabilities& p, Scores& s, Rows& rows,
+  ATTNJIT_DEVICE bool make_probabilities(Probabilities& p, Rows& rows,
                                          float (&correction)[2]) const {
     if constexpr (kFollows) {
-      const sm90::ScoreArray<Config, Config::kTileN / 2> scores{s};
-      return rows.softmax.template follow<Config::kBf16>(scores, p, correction);
+      return rows.softmax.template follow<Config::kBf16>(Scores{}, p, correction);
     } else {
-      const bool moved = rows.softmax.step(s, correction);
-      pack_pairs<Config::kBf16>(p, s);
+      const bool moved = rows.softmax.template step<Scores>(correction);
+      Scores::template pack<Config::kBf16>(p);
       return moved;
     }
   }
 
   /// Hands P and what is known of the rows over to the other warpgroup.
-  ATTNJIT_DEVICE void give(const Rows& rows) const {
+  ATTNJIT_DEVICE void give(const Probabilities& p, const Rows& rows) const {
     const u32 record = smem.record(thread());
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      store_shared_v4(record + i * Layout::kPartBytes, rows.p[4 * i], rows.p[4 * i + 1],
-                      rows.p[4 * i + 2], rows.p[4 * i + 3]);
+      store_shared_v4(record + i * Layout::kPartBytes, p[4 * i], p[4 * i + 1], p[4 * i + 2],
+                      p[4 * i + 3]);
     }
     const OnlineSoftmax<Config>& state = rows.softmax;
     store_shared_v4(record + 4 * Layout::kPartBytes, __float_as_uint(state.maximum[0]),
@@ -347,13 +357,13 @@ struct Consumer {
   }
 
   /// Takes what the other warpgroup hands over, and makes O relative to its maximum.
-  ATTNJIT_DEVICE void take(Rows& rows) const {
+  ATTNJIT_DEVICE void take(Probabilities& p, Rows& rows) const {
     named_barrier_sync(kHandoverBarrier + 4 * (1 - rank) + warp, kHandoverThreads);
     const u32 record = smem.record(thread());
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      load_shared_v4(record + i * Layout::kPartBytes, rows.p[4 * i], rows.p[4 * i + 1],
-                     rows.p[4 * i + 2], rows.p[4 * i + 3]);
+      load_shared_v4(record + i * Layout::kPartBytes, p[4 * i], p[4 * i + 1], p[4 * i + 2],
+                     p[4 * i + 3]);
     }
     u32 words[4];
     load_shared_v4(record + 4 * Layout::kPartBytes, words[0], words[1], words[2], words[3]);
@@ -373,25 +383,24 @@ struct Consumer {
 
   /// The product with V of a tile whose P the other warpgroup made.
   ATTNJIT_DEVICE void begin_other(Rows& rows) const {
-    take(rows);
+    Probabilities p;
+    take(p, rows);
     if constexpr (Config::kOwnV) {
       await_v(ring);
     } else if constexpr (kFencesLatent) {
       // Who made P has seen all of K land.
       fence_proxy_async_shared();
     }
-    issue_pv(rows, ring);
+    issue_pv(p, ring);
   }
 
   /// Hands the P of this warpgroup over and multiplies with it.
-  ATTNJIT_DEVICE void own_product(const Probabilities& p, Rows& rows, bool moved,
+  ATTNJIT_DEVICE void own_product(Probabilities& p, const Rows& rows, bool moved,
                                   const float (&correction)[2]) {
-#pragma unroll
-    for (int i = 0; i < Config::kTileN / 4; ++i) rows.p[i] = p[i];
-    give(rows);
+    give(p, rows);
     if (moved) O::scale(correction);
     if constexpr (Config::kOwnV) await_v(ring);
-    issue_pv(rows, ring);
+    issue_pv(p, ring);
     end_pv();
   }
 
@@ -416,23 +425,22 @@ struct Consumer {
     while (true) {
       if (tile >= begin) {
         ask_mask(rows, tile, first);
-        Scores s;
         Probabilities p;
         float correction[2];
         mla::ListedKeys listed;
         Ring at = ring;
         if (!leads) at.advance(Config::kStages);
         if (!leads && !first) await_turn();
-        make_scores(s, listed, at, first, leads && !first && tile > begin);
+        make_scores(listed, at, first, leads && !first && tile > begin);
         first = false;
         if (tile < begin + 2) release_q();
         bool moved;
         if (leads) {
-          moved = softmax(p, s, listed, rows, tile, correction);
+          moved = softmax(p, listed, rows, tile, correction);
         } else {
           // NOTE: not under the product of K: ptxas would have it end before O is touched.
           begin_other(rows);
-          moved = softmax(p, s, listed, rows, tile, correction);
+          moved = softmax(p, listed, rows, tile, correction);
           end_pv();
         }
         own_product(p, rows, moved, correction);
@@ -471,14 +479,14 @@ struct Consumer {
         store_lse<Config>(lse_row(rows, half), lse, arguments);
       }
     }
+    const int own = 2 * (ending.first_column() + 8 * (lane & 3));
     unsigned char* const addresses[2] = {
-        mla::output_address<Config>(rows.work, rows.output[0], arguments),
-        mla::output_address<Config>(rows.work, rows.output[1], arguments)};
-    ending.read(output_scale, [&](int block, const float(&o)[32]) {
+        mla::output_address<Config>(rows.work, rows.output[0], arguments) + own,
+        mla::output_address<Config>(rows.work, rows.output[1], arguments) + own};
+    ending.pack(output_scale, [&](int column, u32(&pairs)[2][4]) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        store_block<Config>(o, half, addresses[half], block * kBlockColumns, rows.output[half].real,
-                            lane);
+        store_columns(pairs[half], addresses[half] + 2 * column, rows.output[half].real, lane);
       }
     });
   }
@@ -505,14 +513,13 @@ struct Consumer {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       addresses[half] = partial_row<Config>(rows.work, rows.output[half].head,
-                                            rows.output[half].position, arguments);
+                                            rows.output[half].position, arguments) +
+                        ending.first_column() + 4 * (lane & 3);
     }
-    ending.read(output_scale, [&](int block, const float(&o)[32]) {
+    ending.read(output_scale, [&](int column, const float(&o)[8]) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        if (seen[half]) {
-          store_partial_block(o, half, addresses[half], block * kBlockColumns, lane);
-        }
+        if (seen[half]) store_partial_columns(o, half, addresses[half] + column);
       }
     });
   }
@@ -541,7 +548,8 @@ struct Consumer {
   }
 
   /// Keeps a work tile in shared memory while its keys are multiplied. NOTE: what the compiler
-  /// would keep in registers that a consumer has not, it would spill.
+  /// would keep in registers that a consumer has not, it would spill. NOTE: lane 0 alone reads it
+  /// again; but where the warp does not meet here, kernels whose K is e4m3 spilled 8 to 28 bytes.
   ATTNJIT_DEVICE void park(const WorkTile& work) const {
     if (lane == 0) store_work<Config>(smem.parked_work(4 * rank + warp), work);
     __syncwarp();
@@ -571,15 +579,13 @@ struct Consumer {
       rows.state[half] = ScoreMod::prepare(rows.scores.row[half].h, arguments.num_q_heads, params);
     }
     O::zero();
-    if constexpr (Config::kParks) park(work);
+    park(work);
     if (work.tile_begin < work.tile_end) {
       walk(rows);
       q_parity ^= 1;
     }
-    if constexpr (Config::kParks) {
-      rows.work = load_work<Config>(smem.parked_work(4 * rank + warp), lane);
-      find_outputs(rows);
-    }
+    rows.work = load_work<Config>(smem.parked_work(4 * rank + warp), lane);
+    find_outputs(rows);
     Ending<Config> ending{{rows.softmax.statistics(0), rows.softmax.statistics(1)}, rank};
     if constexpr (may_join<Config>()) {
       if (rows.work.partition >= kJoined / 2) {

@@ -44,7 +44,8 @@ struct Ending {
     joined = true;
     cta = cluster_rank();
     const int peer = cta ^ 1;
-    const u32 received = smem.kv(0, 0) + 16 * thread;
+    // NOTE: opaque: the compiler would keep the vectors' addresses over all work tiles.
+    const u32 received = opaque(smem.kv(0, 0) + 16 * thread);
     const u32 sent = shared_address_in(received, peer);
     const u32 its_full = shared_address_in(smem.joined_full(), peer);
     if ((thread & 31) == 0) {
@@ -62,16 +63,15 @@ struct Ending {
       store_async_v4(sent, its_full, __float_as_uint(rows[0].sum), __float_as_uint(rows[0].maximum),
                      __float_as_uint(rows[1].sum), __float_as_uint(rows[1].maximum));
     }
-    O::read([&](int i, const float(&o)[32]) {
-      const int block = Layout::first_block(rank) + i;
-      if (ends(block) || !is_own(i)) return;
+    O::read([&](int i) { return is_own(i) && !ends(block_of(i)); },
+            [&](int i, int first, const float(&o)[8]) {
 #pragma unroll
-      for (int j = 0; j < kBlockVectors; ++j) {
-        store_async_v4(sent + vector(block, j), its_full, __float_as_uint(o[4 * j]),
-                       __float_as_uint(o[4 * j + 1]), __float_as_uint(o[4 * j + 2]),
-                       __float_as_uint(o[4 * j + 3]));
-      }
-    });
+              for (int j = 0; j < 8; j += 4) {
+                store_async_v4(sent + vector(block_of(i), (first + j) / 4), its_full,
+                               __float_as_uint(o[j]), __float_as_uint(o[j + 1]),
+                               __float_as_uint(o[j + 2]), __float_as_uint(o[j + 3]));
+              }
+            });
     smem.wait(smem.joined_full(), 0);
     u32 words[4];
     load_shared_v4(received, words[0], words[1], words[2], words[3]);
@@ -84,8 +84,8 @@ struct Ending {
     }
     O::scale(of_own);
     O::add(of_its, [&](int i, int first, float(&its)[8]) {
-      const int block = Layout::first_block(rank) + i;
-      if (!ends(block) || !is_own(i)) return false;
+      const int block = block_of(i);
+      if (!is_ended(i)) return false;
 #pragma unroll
       for (int j = 0; j < 8; j += 4) {
         load_shared_v4(received + vector(block, (first + j) / 4), words[0], words[1], words[2],
@@ -97,18 +97,37 @@ struct Ending {
     });
   }
 
-  /// Gives the blocks of columns that this CTA's warpgroup ends, times `factor`, to use(number in
-  /// the row, values).
+  /// The warpgroup's first column, from which the following count.
+  ATTNJIT_DEVICE int first_column() const { return kBlockColumns * Layout::first_block(rank); }
+  /// Gives what this CTA's warpgroup ends, times `factor`: 32 columns at a time as four pairs of
+  /// each row, to use(first column, pairs of the first row, of the second).
+  template <class Use>
+  ATTNJIT_DEVICE void pack(const float (&factor)[2], const Use& use) const {
+    u32 rows_pairs[2][4];
+    O::pack(
+        factor, [&](int i) { return is_ended(i); },
+        [&](int i, int first, const u32(&pairs)[4]) {
+          const int half = first / 8 % 2;
+          for (int row = 0; row < 2; ++row) {
+            rows_pairs[row][2 * half] = pairs[row];
+            rows_pairs[row][2 * half + 1] = pairs[2 + row];
+          }
+          if (half == 1) use(kBlockColumns * i + 2 * (first - 8), rows_pairs);
+        });
+  }
+  /// And 16 columns at a time as numbers of both rows, to use(first column, numbers).
   template <class Use>
   ATTNJIT_DEVICE void read(const float (&factor)[2], const Use& use) const {
-    O::scale(factor);
-    O::read([&](int i, const float(&o)[32]) {
-      const int block = Layout::first_block(rank) + i;
-      if (ends(block) && is_own(i)) use(block, o);
-    });
+    O::read_scaled(
+        factor, [&](int i) { return is_ended(i); },
+        [&](int i, int first, const float(&o)[8]) { use(kBlockColumns * i + 2 * first, o); });
   }
 
  private:
+  /// The number in the row of the i-th of the warpgroup's blocks.
+  ATTNJIT_DEVICE int block_of(int i) const { return Layout::first_block(rank) + i; }
+  /// Whether this CTA's warpgroup ends it.
+  ATTNJIT_DEVICE bool is_ended(int i) const { return is_own(i) && ends(block_of(i)); }
   /// Whether the i-th of the warpgroup's blocks is not the other's to end.
   ATTNJIT_DEVICE bool is_own(int i) const { return !(Layout::kSharedBlock && rank == 1 && i == 0); }
   /// Where a vector of a block lies behind the thread's first, which is what is said of rows.

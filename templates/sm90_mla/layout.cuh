@@ -47,9 +47,8 @@ struct LayoutOf : mla::TilesOf<Config> {
                     Config::kWorkOffset >= Config::kRecordOffset + kRecordParts * kPartBytes,
                 "the record of P lies between K and the announcement");
   static_assert(Config::kRecordOffset % 16 == 0, "16 bytes are stored at a time");
-  static_assert(!Config::kParks ||
-                    (Config::kParkedOffset % 16 == 0 &&
-                     Config::kWorkOffset >= Config::kParkedOffset + Config::kWorkBytes * 8),
+  static_assert(Config::kParkedOffset % 16 == 0 &&
+                    Config::kWorkOffset >= Config::kParkedOffset + Config::kWorkBytes * 8,
                 "what each warp parks lies before the announcement");
   static_assert(Config::kBarriers == Tiles::kTileBarriers + (may_join<Config>() ? 2 : 0),
                 "the plan has every barrier that the kernel names");

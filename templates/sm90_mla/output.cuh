@@ -11,7 +11,6 @@ namespace attnjit::sm90_mla {
 /// A consumer's half of O: 64 rows of its blocks of columns, in PTX registers with names
 /// (sm90/named_registers.cuh says why), a set for each product with V.
 ///
-/// NOTE: O alone. With S in such registers, too, ptxas spilled 1.1 KiB (docs/mla.md).
 template <class Config>
 struct Output {
   using Layout = LayoutOf<Config>;
@@ -54,18 +53,37 @@ struct Output {
     wgmma_commit();
     if constexpr (kProduct + 1 < kProducts) multiply<kProduct + 1>(p, v);
   }
-  /// Gives a block of columns at a time to use(block, values).
-  template <int kBlock = 0, class Use>
-  ATTNJIT_DEVICE static void read(const Use& use) {
+  /// Gives the numbers of blocks of columns of which wanted(block) is true, eight at a time, to
+  /// use(block, first of the eight, numbers).
+  template <int kBlock = 0, class Wanted, class Use>
+  ATTNJIT_DEVICE static void read(const Wanted& wanted, const Use& use) {
     constexpr int kFrom = kBlock % kWide * 32;
-    float o[32];
-    Registers<kBlock / kWide>::template read<kFrom, kFrom + 32>(
-        [&](int first, const float(&values)[8]) {
-#pragma unroll
-          for (int i = 0; i < 8; ++i) o[first - kFrom + i] = values[i];
-        });
-    use(kBlock, o);
-    if constexpr (kBlock + 1 < kBlocks) read<kBlock + 1>(use);
+    if (wanted(kBlock)) {
+      Registers<kBlock / kWide>::template read<kFrom, kFrom + 32>(
+          [&](int first, const float(&o)[8]) { use(kBlock, first - kFrom, o); });
+    }
+    if constexpr (kBlock + 1 < kBlocks) read<kBlock + 1>(wanted, use);
+  }
+  /// The same, times the rows' factors.
+  template <int kBlock = 0, class Wanted, class Use>
+  ATTNJIT_DEVICE static void read_scaled(const float (&factor)[2], const Wanted& wanted,
+                                         const Use& use) {
+    constexpr int kFrom = kBlock % kWide * 32;
+    if (wanted(kBlock)) {
+      Registers<kBlock / kWide>::template read_scaled<kFrom, kFrom + 32>(
+          factor, [&](int first, const float(&o)[8]) { use(kBlock, first - kFrom, o); });
+    }
+    if constexpr (kBlock + 1 < kBlocks) read_scaled<kBlock + 1>(factor, wanted, use);
+  }
+  /// The same as pairs of 16 bits, four of each eight numbers: of the rows by turns.
+  template <int kBlock = 0, class Wanted, class Use>
+  ATTNJIT_DEVICE static void pack(const float (&factor)[2], const Wanted& wanted, const Use& use) {
+    constexpr int kFrom = kBlock % kWide * 32;
+    if (wanted(kBlock)) {
+      Registers<kBlock / kWide>::template pack<Config::kOutputBf16, kFrom, kFrom + 32>(
+          factor, [&](int first, const u32(&pairs)[4]) { use(kBlock, first - kFrom, pairs); });
+    }
+    if constexpr (kBlock + 1 < kBlocks) pack<kBlock + 1>(factor, wanted, use);
   }
   /// Adds to blocks of columns, eight numbers at a time, what load(block, first of the eight,
   /// numbers) gives, times the rows' factors. Of other blocks it gives false.
@@ -83,6 +101,16 @@ struct Output {
     }
   }
 };
+
+/// Which of the names S has.
+constexpr int kScoreSet = 0;
+
+/// Names the registers of O and S: once in a kernel, before anything else of these.
+template <class Config>
+ATTNJIT_DEVICE void name_accumulators() {
+  Output<Config>::name();
+  asm volatile(".reg .f32 s%0_<%1>;" ::"n"(kScoreSet), "n"(Config::kTileN / 2) : "memory");
+}
 
 /// Deals words out over a quad: of words 0 to 3 of each lane, lane i gets word i of every lane, in
 /// their order.
@@ -102,34 +130,19 @@ ATTNJIT_DEVICE void transpose_quad(u32 (&words)[4], int lane) {
   trade(words[1], words[3], upper, 2);
 }
 
-/// Writes a block of 64 columns of a thread's row. `column` is its first; `address` of the row's.
-template <class Config>
-ATTNJIT_DEVICE void store_block(const float (&o)[32], int half, unsigned char* address, int column,
-                                bool real, int lane) {
-#pragma unroll
-  for (int group = 0; group < 8; group += 4) {
-    u32 words[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int at = 4 * (group + i) + 2 * half;
-      words[i] = pack_pair<Config::kOutputBf16>(o[at], o[at + 1]);
-    }
-    transpose_quad(words, lane);
-    store_global_v4_if(real, address + 2 * (column + 8 * (group + (lane & 3))), words[0], words[1],
-                       words[2], words[3]);
-  }
+/// Writes 32 columns of a row, of which each lane of a quad has four pairs: eight of them to
+/// `address`, which is the lane's.
+ATTNJIT_DEVICE void store_columns(u32 (&pairs)[4], unsigned char* address, bool real, int lane) {
+  transpose_quad(pairs, lane);
+  store_global_v4_if(real, address, pairs[0], pairs[1], pairs[2], pairs[3]);
 }
 
-/// Writes a block of a thread's row of the O of a partition, which is f32, in the order in which a
-/// quad has it (column_pair_of_quads).
-ATTNJIT_DEVICE void store_partial_block(const float (&o)[32], int half, float* address, int column,
-                                        int lane) {
-#pragma unroll
-  for (int i = 2 * half; i < 32; i += 8) {
-    store_global_v4(address + column + 2 * (i - 2 * half) + 4 * (lane & 3), __float_as_uint(o[i]),
-                    __float_as_uint(o[i + 1]), __float_as_uint(o[i + 4]),
-                    __float_as_uint(o[i + 5]));
-  }
+/// Writes 16 columns of a row of the O of a partition, which is f32, in the order in which a quad
+/// has them (column_pair_of_quads): four to `address`, which is the lane's. `o`: of both rows.
+ATTNJIT_DEVICE void store_partial_columns(const float (&o)[8], int half, float* address) {
+  const int i = 2 * half;
+  store_global_v4(address, __float_as_uint(o[i]), __float_as_uint(o[i + 1]),
+                  __float_as_uint(o[i + 4]), __float_as_uint(o[i + 5]));
 }
 
 }  // namespace attnjit::sm90_mla

@@ -53,7 +53,7 @@ TEST(Sm90DeepPlan, FitsTheSmForEveryDepth) {
 // The budget of docs/mla.md.
 TEST(Sm90DeepPlan, BudgetOfDepth512) {
   const KernelPlan plan = plan_of(sm90_deep_spec(16, 8));
-  EXPECT_EQ(plan.main().smem_bytes, 207496);
+  EXPECT_EQ(plan.main().smem_bytes, 207880);
   EXPECT_EQ(plan.main().barriers.size(), 75U);
   EXPECT_EQ(plan.main().smem_map[0].name, "Q 0");
   EXPECT_EQ(plan.main().smem_map[1].name, "K 0");

@@ -296,7 +296,6 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add_bool("kRowCopies", tiles.row_copies);
   constants.add("kWidenedBlocks", tiles.widened_blocks);
   constants.add("kScales", static_cast<int>(spec.scales));
-  constants.add_bool("kParks", tiles.parks);
   constants.add_bool("kParksLists", tiles.parks_lists());
   if (tiles.widened_blocks > 0) {
     constants.add("kKeyRowBytes",

@@ -74,7 +74,7 @@ void lay_out(const AttentionSpec& spec, Sm90Plan& plan) {
   add(Sm90Region::kP, 0, kRecordBytes);
   if (spec.topk > 0) add(Sm90Region::kListed, 0, mla_listed_bytes(spec, sm90_mla_tiles(plan)));
   if (sm90_mla_tiles(plan).parks_lists()) add(Sm90Region::kLists, 0, MlaTiles::kListsBytes);
-  if (sm90_mla_tiles(plan).parks) add(Sm90Region::kParked, 0, MlaTiles::kParkedBytes);
+  add(Sm90Region::kParked, 0, MlaTiles::kParkedBytes);
   add(Sm90Region::kWork, 0, MlaTiles::kWorkBytes);
   add(Sm90Region::kBarriers, 0, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
 }
@@ -130,8 +130,6 @@ MlaTiles sm90_mla_tiles(const Sm90Plan& plan) {
   // NOTE: not where K is widened: consumers have no registers for it, and spilled 48 bytes; and a
   // CTA that widens for another one has that as its cluster's.
   tiles.joins = plan.runs && plan.cluster == 1 && plan.widened_blocks == 0;
-  // The registers that widening takes, consumers lack; and those that a join takes beside copies.
-  tiles.parks = plan.widened_blocks > 0 || (tiles.joins && plan.row_copies && !plan.listed);
   tiles.trims = plan.listed;
   tiles.partition_tiles = plan.partition_tiles;
   tiles.l2_bytes = plan.l2_bytes;

@@ -65,10 +65,17 @@ bool waits_again(std::string_view after) {
          !has(between.substr(retry + 1), "bra");
 }
 
-/// The parity that a line waits for; empty: it does not wait.
-std::string_view parity_of(std::string_view line) {
+/// The parity that a line waits for, or what it is the opposite of in `text`; empty: it does not
+/// wait.
+std::string parity_of(std::string_view line, std::string_view text) {
   const std::size_t wait = line.find("try_wait"), parity = line.rfind(", ");
-  return wait == line.npos || parity == line.npos ? std::string_view() : line.substr(parity);
+  if (wait == line.npos || parity == line.npos) return {};
+  const std::string_view name = line.substr(parity + 2, line.find(';', parity) - parity - 2);
+  const std::string inverts = fmt::format("xor.b32  \t{}, ", name);
+  const std::size_t made = text.rfind(inverts);
+  if (made == text.npos) return std::string(name);
+  const std::size_t of = made + inverts.size();
+  return std::string(text.substr(of, text.find('\n', of) - of));
 }
 
 /// The line of a text around a place.
@@ -79,8 +86,9 @@ std::string_view line_at(std::string_view text, std::size_t at) {
 
 /// Whether another wait is for the same parity, and nothing is done between.
 bool is_twin(const Context& context, std::string_view line, std::string_view between) {
-  return parity_of(line) == parity_of(context.line) && !has(between, "mbarrier.arrive") &&
-         !has_access(between);
+  const std::string text = context.before + context.after;
+  return parity_of(line, text) == parity_of(context.line, text) &&
+         !has(between, "mbarrier.arrive") && !has_access(between);
 }
 bool has_next_twin(const Context& context) {
   const std::string_view after = context.after;
@@ -92,6 +100,16 @@ bool has_last_twin(const Context& context) {
   const std::size_t last = before.rfind("mbarrier.try_wait");
   return last != before.npos &&
          is_twin(context, line_at(before, last), before.substr(before.find('\n', last)));
+}
+
+/// The kernels of sm_90a for absorbed MLA.
+bool is_sm90_mla(std::string_view subject) {
+  if (subject.starts_with("sm90 runs heads")) return false;
+  for (const std::string_view name :
+       {"sm90 mla", "sm90 runs", "sm90 topk", "sm90 dsv32", "sm90 ragged dsv32", "sm90 latent"}) {
+    if (subject.starts_with(name)) return true;
+  }
+  return false;
 }
 
 std::string_view no_damage_by_context(std::string_view subject, std::string_view kind,
@@ -238,24 +256,18 @@ std::string_view product_fence_of_group(std::string_view kind, const Context& co
   return product_fence_reason_of(kind, context, context.before.rfind("wgmma.commit_group"));
 }
 
-/// The kernels of sm_90a for absorbed MLA.
-bool is_sm90_mla(std::string_view subject) {
-  if (subject.starts_with("sm90 runs heads")) return false;
-  for (const std::string_view name :
-       {"sm90 mla", "sm90 runs", "sm90 topk", "sm90 dsv32", "sm90 ragged dsv32", "sm90 latent"}) {
-    if (subject.starts_with(name)) return true;
-  }
-  return false;
-}
-
 /// Whether the next product adds to what is in its registers, as that of each block of columns but
 /// the first does for S.
 bool adds_to_product(std::string_view after) {
   constexpr std::string_view kTest = "setp.ne.b32 p, ";
   const std::size_t test = after.find(kTest);
-  if (test == after.npos) return false;
-  const std::string_view flag = after.substr(test + kTest.size());
-  return has(after.substr(0, test), fmt::format("{}, 1;", flag.substr(0, flag.find(','))));
+  return test != after.npos && after.substr(test + kTest.size()).starts_with("1,");
+}
+
+/// Whether the last product made S, whose registers' names begin so.
+bool is_behind_scores(std::string_view before) {
+  const std::size_t product = before.rfind("wgmma.mma_async");
+  return product != before.npos && has(line_at(before, product), "{s0_");
 }
 
 /// Of absorbed MLA on sm_90a.
@@ -285,14 +297,16 @@ std::string_view mla_reason_of(std::string_view subject, std::string_view kind,
   // Of the format dsv32: K is widened, two blocks at a time.
   if (!has(subject, "dsv32")) return {};
   const bool lists = subject.starts_with("sm90 dsv32");
-  if (kind == "arrival made relaxed" && has(last_lines(before, 8), "wgmma.wait_group") &&
-      (has(last_lines(before, 2), "mbarrier.arrive") ||
-       has(first_lines(after, 2), "mbarrier.arrive"))) {
+  if (kind == "arrival made relaxed" && has(last_lines(before, 20), "wgmma.wait_group") &&
+      !is_behind_scores(before) &&
+      (has(last_lines(before, 6), "mbarrier.arrive") ||
+       has(first_lines(after, 6), "mbarrier.arrive"))) {
     return "two blocks of V are handed back together, behind a product of both: who stores there "
            "waits for both, and the other's arrival releases";
   }
   // NOTE: what is said of a list is stored behind the wait for the rope's block alone.
-  if (kind == "arrival made relaxed" && !lists && has(last_lines(before, 3), ", %f")) {
+  if (kind == "arrival made relaxed" && !lists && is_behind_scores(before) &&
+      has(last_lines(before, 10), "wgmma.wait_group")) {
     return "the rope's block: the same warps hand back their half of V behind it, by arrivals that "
            "release, and the copy waits for that half, too";
   }
@@ -342,11 +356,21 @@ std::string_view warp_barrier_reason_of(std::string_view subject, const Context&
       !has_access(context.before.substr(context.before.find('\n', arrived)))) {
     return "the warp met before it said the same of the other warpgroup's O";
   }
-  // A list of work, which lane 0 parks while the warp copies (templates/mla/producer.cuh).
-  const std::string_view parks = last_lines(context.before, 2);
-  if (has(subject, "dsv32") && has(last_lines(parks, 1), "st.shared.v4.b32") &&
-      has(first_lines(parks, 1), "bra")) {
-    return "behind what lane 0 parks: it is read behind barriers that the copies of a tile have";
+  const std::size_t parked = context.before.rfind("st.shared");
+  if (is_sm90_mla(subject) && parked != std::string::npos) {
+    const std::string_view behind = std::string_view(context.before).substr(parked);
+    const bool at_once = std::count(behind.begin(), behind.end(), '\n') <= 6 &&
+                         !has(behind, "fence") && !has(behind, "mbarrier") && !has(behind, "bar.");
+    // A work tile is more than one store.
+    const std::string_view before = last_lines(context.before.substr(0, parked), 6);
+    if (at_once && has(before, "st.shared.v4.b32")) {
+      return "behind the work tile that lane 0 parks, and takes back itself";
+    }
+    // NOTE: not where warps load tiles of every second stage: one may have none to load.
+    if (at_once && (has(subject, "dsv32") || has(subject, "latent"))) {
+      return "behind the list of work that lane 0 parks: it is read behind barriers that the "
+             "copies of a tile have";
+    }
   }
   const std::string_view asked = last_lines(context.before, 5);
   const std::size_t copied = asked.rfind("cp.async.cg");
@@ -485,7 +509,8 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
   static constexpr std::string_view kCommits =
       "for commits of both CTAs, which hand on what the tensor cores have read, and nothing of a thread";
   static constexpr std::string_view kStaysBelowP = "above the wait for K, which is memory: it stays below the one for P";
-  static constexpr std::string_view kParked = "around what lane 0 parks: it takes a work tile back itself, and the list behind barriers that the copies of a tile have";
+  static constexpr std::string_view kParked =
+      "behind the read of a list that lane 0 parks: it is stored again behind barriers that the copies of a tile have";
   static constexpr std::string_view kWidenedTogether =
       "the second of two blocks that are widened together: each warp stores both, fences, and then says so of one and the other";
   static constexpr std::string_view kNextWidened =
@@ -543,11 +568,10 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm_100a dsv32 dense", "arrival made relaxed", {2}, kWidenedTogether},
       {"sm_100a mla 192", "wait made relaxed", {13}, kTensorMemory},
       {"sm_100a mla 192", "retry loop removed", {14}, kLanded},
-      {"sm90 latent e4m3 dense", "barrier of a warp removed", {0}, kParked},
       {"sm90 latent e4m3 dense", "fence.proxy.async of another state space", {8}, kOtherFenced},
       {"sm90 latent e4m3 dense", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm90 ragged dsv32", "wait on the next barrier", {27}, kNextBlock},
-      {"sm90 ragged dsv32", "barrier of a warp removed", {0, 2}, kParked},
+      {"sm90 ragged dsv32", "barrier of a warp removed", {2}, kParked},
       {"sm90 ragged dsv32", "fence.proxy.async of another state space", {29}, kOtherFenced},
       {"parts", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"keys", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
@@ -677,7 +701,8 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
   static const std::vector<Known> widened = {
       {"", "wait removed", {7, 11, 15, 19}, kWidenedTogether},
       {"", "answer taken for yes", {2, 4, 6, 8}, kWidenedTogether},
-      {"", "question of the next barrier", {3}, kNextWidened},
+      {"", "question of the next barrier", {3, 6}, kNextWidened},
+      {"", "wait on the next barrier", {17}, kNextWidened},
   };
   static const std::vector<Known> widened_whole = {
       {"", "wait removed", {5}, kWidenedTogether},

@@ -338,6 +338,32 @@ TEST(Foreign, AWaitingWarpIsNotOvertakenByTwoPhasesOnSilicon) {
   EXPECT_TRUE(has_finding(isa, FindingKind::kDeadlock)) << isa.passed << words(isa);
 }
 
+// CuTe DSL 4.5 has all lanes of a warp initialise each mbarrier; later versions elect one.
+TEST(Foreign, LanesThatInitialiseOneMbarrierTogetherAreAWarningOnSilicon) {
+  const auto report_of = [](const std::string& inits, EmulatorModel model) {
+    std::vector<EmulatorBuffer> buffers{i32_buffer("o", {-1})};
+    return run_kernel(
+        foreign_kernel("mov.u32 %r2, bar;\nmov.u32 %r3, 32;\nadd.u32 %r4, %r1, 1;\n" + inits +
+                           "fence.mbarrier_init.release.cluster;\nbar.sync 0;\n"
+                           "mbarrier.arrive.shared.b64 _, [%r2];\n"
+                           "W:\nmbarrier.try_wait.parity.shared.b64 %p3, [%r2], 0;\n@!%p3 bra W;\n",
+                       ".shared .align 8 .b8 bar[8];\n"),
+        32, buffers, model);
+  };
+  const std::string once = "mbarrier.init.shared.b64 [%r2], %r3;\n";
+  const auto silicon = report_of(once, EmulatorModel::kSilicon);
+  EXPECT_TRUE(silicon.passed) << words(silicon);
+  EXPECT_FALSE(silicon.findings.empty());
+  EXPECT_TRUE(has_finding(report_of(once, EmulatorModel::kIsa), FindingKind::kBarrier));
+  // What is not the same, or not at the same time, is wrong on any machine.
+  for (const std::string& inits :
+       {once + once, std::string("mbarrier.init.shared.b64 [%r2], %r4;\n")}) {
+    const auto report = report_of(inits, EmulatorModel::kSilicon);
+    EXPECT_FALSE(report.passed) << inits;
+    EXPECT_TRUE(has_finding(report, FindingKind::kBarrier)) << words(report);
+  }
+}
+
 // Legal text of old compilers: refused as such, not as an error of the text.
 TEST(Foreign, SpecialRegistersAsVectorsAreRefusedByName) {
   const auto module = PtxModule::load(foreign_kernel("mov.v4.u32 {%r1, %r2, %r3, %r4}, %tid;\n"));

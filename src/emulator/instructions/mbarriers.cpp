@@ -131,6 +131,22 @@ class PeerArrival : public AsyncOp {
   }
 };
 
+/// Whether an earlier lane of this very instruction initialises the lane's mbarrier, and all that
+/// do give it one count.
+bool begun_together(Warp& warp, const Op& op, const BarrierOperation& operation, u32 mask,
+                    u32 lane) {
+  SharedAddress own, other;
+  if (!shared_address(warp, op, operation, lane, &own)) return false;
+  bool together = false;
+  for (const u32 earlier : lanes_of(mask & ((u32{1} << lane) - 1))) {
+    if (!shared_address(warp, op, operation, earlier, &other)) return false;
+    if (other != own) continue;
+    if (warp.lane32(op.s[1], earlier) != warp.lane32(op.s[1], lane)) return false;
+    together = true;
+  }
+  return together;
+}
+
 Step execute_mbarrier(Warp& warp, const Op& op, const BarrierOperation& operation, u32 mask) {
   Cluster& cluster = *warp.cluster;
   const bool checks = warp.machine->checks;
@@ -175,10 +191,12 @@ Step execute_mbarrier(Warp& warp, const Op& op, const BarrierOperation& operatio
         touch(warp, op, lane, address, true);
         Mbarrier& b = cta->mbarriers[offset];
         if (b.valid) {
-          cluster.report(
-              FindingKind::kBarrier, &warp, static_cast<int>(lane), op.site,
-              fmt::format("the mbarrier at 0x{:x} is initialised again without mbarrier.inval",
-                          offset));
+          const bool together = begun_together(warp, op, operation, mask, lane);
+          cluster.report(FindingKind::kBarrier, &warp, static_cast<int>(lane), op.site,
+                         fmt::format("the mbarrier at 0x{:x} is initialised {}", offset,
+                                     together ? "by several lanes of one instruction"
+                                              : "again without mbarrier.inval"),
+                         together && !isa);
         }
         b = {};
         b.valid = true;

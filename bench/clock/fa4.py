@@ -5,10 +5,11 @@
     bench/clock/fa4.py DEPTH none|causal LENGTH KERNEL.ptx -o LAUNCH.json [--batch N] [--heads N]
     attnjit emulate KERNEL.ptx --launch LAUNCH.json --timing sm_100a
 
-KERNEL.ptx is what FlashAttention-4 (commit 0251105) compiles for bf16, 2 query tiles of 128 rows,
-key tiles of 128, no LSE: a persistent grid without a mask, a pair of CTAs there at depth 128, and
-one CTA a tile, longest first, with a causal mask. The problem is that of its benchmark: 32k tokens
-and 2048 / DEPTH heads. Of its own there is nothing here but the order of its kernel's arguments.
+KERNEL.ptx is what bench/clock/fa4_ptx.py makes of FlashAttention-4 (commits f82d0dc6 and 0251105a)
+for bf16, 2 query tiles of 128 rows and key tiles of 128: a persistent grid without a mask, a pair
+of CTAs there at depth 128, and one CTA a tile, longest first, with a causal mask. It may write the
+LSE. The problem is that of its benchmark: 32k tokens and 2048 / DEPTH heads. Of its own there is
+nothing here but the order of its kernel's arguments.
 """
 import argparse
 import json
@@ -17,6 +18,7 @@ import re
 import struct
 
 TOKENS, HIDDEN, SMS, TILE = 32768, 2048, 148, 256
+LSE_BYTES = 40  # a pointer, extents and strides
 
 
 def divisor(d):
@@ -40,10 +42,20 @@ def recipe(depth, causal, batch, length, heads, ptx):
     def pack(data):
         return {"bytes": data.hex()}
 
-    shape = pack(struct.pack("<III", length, heads, batch))
-    layout = pack(bytes(64 if pair else 32))
+    # Parameters that are bytes: a tensor's extents, its LSE, tensor maps, layouts.
+    sizes = [int(n) for n in re.findall(r"\.param \.align \d+ \.b8 \w+\[(\d+)\]", ptx)]
+    shape = pack(struct.pack("<IIII", length, depth, heads, batch))
+    transposed = pack(struct.pack("<IIII", depth, length, heads, batch))
+    args = [shape, shape, transposed, shape]
+    buffers = {n: {"shape": rows, "dtype": "bf16", "fill": 0} for n in "qkvo"}
+    lse = sizes[4] == LSE_BYTES
+    if lse:
+        buffers["lse"] = {"shape": [batch, heads, length], "dtype": "f32", "fill": 0}
+        extents = struct.pack("<IIIIqq", length, heads, batch, 0, length, length * heads)
+        args += [{"ptr": "lse"}, pack(extents)]
+    layout = pack(bytes(sizes[9 if lse else 8]))
+    args += [{"tensor_map": n} for n in "qkvo"]
     blocks = length // TILE
-    args = [shape] * 4 + [{"tensor_map": n} for n in "qkvo"]
     args += [{"f32": math.log2(math.e) / math.sqrt(depth)}, layout, layout]
     if causal:
         head_bytes = length * 2 * depth * 2
@@ -61,7 +73,7 @@ def recipe(depth, causal, batch, length, heads, ptx):
     return {
         "entry": entry, "grid": [grid, 1, 1], "block": [512, 1, 1],
         "cluster": [2 if pair else 1, 1, 1], "dynamic_smem": 232448,
-        "buffers": {n: {"shape": rows, "dtype": "bf16", "fill": 0} for n in "qkvo"},
+        "buffers": buffers,
         "tensor_maps": {"q": tensor_map("q", [64, 128]),
                         "k": tensor_map("k", [64, 64 if pair else 128]),
                         "v": tensor_map("v", [64, 128]), "o": tensor_map("o", [64, 128])},

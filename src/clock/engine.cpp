@@ -101,11 +101,10 @@ class Engine {
                                       options_.most_instructions),
                           "timing");
       }
-      if (!machine_.findings.empty()) {
-        return make_error(ErrorCode::kInvalid,
-                          "the kernel has a finding: run it without --timing first: " +
-                              machine_.findings.front().text,
-                          "timing");
+      if (const auto* const failure = machine_.failure()) {
+        return make_error(
+            ErrorCode::kInvalid,
+            "the kernel has a finding: run it without --timing first: " + failure->text, "timing");
       }
     }
   }

@@ -760,6 +760,17 @@ TEST(Clock, RefusesAKernelThatWaitsInVain) {
   EXPECT_EQ(report.error().field, "timing");
 }
 
+// A finding stops the clock, and a warning does not.
+TEST(Clock, RefusesAKernelThatBreaksARule) {
+  const std::string declared = ".shared .align 8 .b8 bar[8];\nmov.u32 %r2, bar;\n";
+  const std::string inits = "mbarrier.init.shared.b64 [%r2], 32;\n";  // by all lanes
+  EXPECT_GT(cycles_of(kernel(inits, declared), 32), 0);
+  const Result<ClockReport> report = timed(kernel(inits + inits, declared), 32);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(report.error().field, "timing");
+}
+
 TEST(Clock, RefusesAKernelOfAnotherArchitecture) {
   const auto on_b200 = [](const char* target) {
     std::string text = kernel("");

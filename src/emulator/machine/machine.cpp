@@ -64,6 +64,12 @@ void Machine::add_finding(Finding finding) {
   findings.push_back(std::move(finding));
 }
 
+const Finding* Machine::failure() const {
+  const auto found = std::find_if(findings.begin(), findings.end(),
+                                  [](const Finding& finding) { return !finding.warning; });
+  return found == findings.end() ? nullptr : &*found;
+}
+
 void Machine::out_of_memory() {
   Finding finding;
   finding.kind = FindingKind::kSteps;

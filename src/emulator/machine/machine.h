@@ -436,6 +436,8 @@ class Machine {
   /// A finding at a place of the program, of no thread.
   Finding finding_at(FindingKind kind, u32 site, std::string text) const;
   std::vector<Finding> findings;
+  /// The first finding that is more than a warning, or null.
+  const Finding* failure() const;
   EmulatorStats stats;
   std::vector<TraceEvent> trace;
 

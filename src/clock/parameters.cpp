@@ -74,7 +74,7 @@ std::vector<ParameterRow> blackwell() {
       {"sms", &P::sms, 148, "", kV, "B200"},
       {"boost_mhz", &P::boost_mhz, 1755, "MHz", kP,
        "locked for FlashAttention-4's figures (its PR 2605)"},
-      {"free_activity", &P::free_activity, 0.45, "", kC,
+      {"free_activity", &P::free_activity, 0.5, "", kC,
        "FlashAttention-4, depth 128, none, 4k and 16k"},
       {"hbm_activity", &P::hbm_activity, 0.8, "", kC, "FlashAttention-4, depth 128, none, 1k"},
       {"hbm_gb_per_s", &P::hbm_gb_per_s, 7500, "GB/s", kA, "the data sheet has 8000"},

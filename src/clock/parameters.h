@@ -100,6 +100,6 @@ const std::vector<ParameterRow>& parameter_table(Arch arch);
 /// Its values.
 Parameters parameters_of(Arch arch);
 /// Grows with each change of a number or of the model: what was timed by another is not compared.
-inline constexpr int kModelVersion = 9;
+inline constexpr int kModelVersion = 10;
 
 }  // namespace attnjit::clock

@@ -22,19 +22,21 @@ std::string identity(const KernelPlan& plan) {
   return text;
 }
 
-std::size_t differing(const TuningValues& a, const TuningValues& b) {
-  std::size_t count = 0;
-  for (const auto& [name, value] : a) {
-    const auto other = b.find(name);
-    if (other == b.end() || other->second != value) ++count;
-  }
-  return count;
-}
-
 std::vector<TuningKnob> knobs_to_turn(const KernelPlan& plan) {
   std::vector<TuningKnob> knobs = tuning_knobs(plan);
   std::erase_if(knobs, [](const TuningKnob& knob) { return knob.values.empty(); });
   return knobs;
+}
+
+/// How many knobs a plan has otherwise. NOTE: what it has, not what it was asked for: a tile
+/// without quarters of P has halves whether it is asked for them or for three quarters.
+std::size_t turned_knobs(const KernelPlan& plan, const TuningValues& base) {
+  std::size_t count = 0;
+  for (const TuningKnob& knob : tuning_knobs(plan)) {
+    const auto before = base.find(knob.name);
+    if (before != base.end() && before->second != knob.chosen) ++count;
+  }
+  return count;
 }
 
 }  // namespace
@@ -73,7 +75,8 @@ Result<Variants> enumerate_variants(const AttentionSpec& spec, const PlanOptions
     if (!tuned || !tuned->supported) {
       ++variants.illegal;
     } else if (seen.insert(identity(*tuned)).second) {
-      others.push_back({std::move(choose), *std::move(tuned)});
+      const std::size_t turned = turned_knobs(*tuned, base);
+      others.push_back({std::move(choose), *std::move(tuned), turned});
     } else {
       ++variants.duplicates;
     }
@@ -83,13 +86,12 @@ Result<Variants> enumerate_variants(const AttentionSpec& spec, const PlanOptions
       if (!more) at[i] = 0;
     }
   }
-  std::stable_sort(others.begin(), others.end(), [&](const Variant& a, const Variant& b) {
-    return differing(a.choose, base) < differing(b.choose, base);
-  });
+  std::stable_sort(others.begin(), others.end(),
+                   [](const Variant& a, const Variant& b) { return a.turned < b.turned; });
   const std::size_t kept = std::min(others.size(), most > 0 ? most - 1 : 0);
   variants.left_out = others.size() - kept;
   others.resize(kept);
-  variants.list.push_back({base, *std::move(planned)});
+  variants.list.push_back({base, *std::move(planned), 0});
   std::move(others.begin(), others.end(), std::back_inserter(variants.list));
   return variants;
 }

@@ -17,10 +17,11 @@ namespace attnjit::tune {
 struct Variant {
   TuningValues choose;  ///< a value for every knob
   KernelPlan plan;
+  std::size_t turned = 0;  ///< knobs of which it has another value than the untuned plan
 };
 
 struct Variants {
-  std::vector<Variant> list;   ///< the untuned plan first, then by the number of knobs that differ
+  std::vector<Variant> list;   ///< the untuned plan first, then by the number of knobs turned
   std::size_t illegal = 0;     ///< combinations that the plan refuses
   std::size_t duplicates = 0;  ///< combinations that give a kernel that another one gives
   std::size_t left_out = 0;    ///< legal ones beyond `most`

@@ -16,6 +16,23 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Each field of the kernel that is not its reference's has a deviation that names what it is.
+// Returns the number of such fields.
+int expect_deviations_are_recorded(const Json& plan) {
+  const Json& kernel = plan["kernel"];
+  std::map<std::string, std::string> recorded;
+  for (const Json& entry : kernel["deviations"]) recorded[entry["name"]] = entry["actual"];
+  Json actual = kernel["variants"][0];
+  actual["smem_used"] = actual["smem_bytes"];
+  int differences = 0;
+  for (const auto& [name, value] : actual.items()) {
+    if (!plan.contains(name) || plan[name] == value) continue;
+    ++differences;
+    EXPECT_EQ(recorded[name], value.dump()) << name << " is " << value << ", not " << plan[name];
+  }
+  return differences;
+}
+
 TEST(PlanJson, AutoChoosesTheConfiguration) {
   EXPECT_EQ(plan_of(R"({"num_q_heads": 8, "qk_depth": 128})")["config"], "fa4");
   EXPECT_EQ(plan_of(R"({"num_q_heads": 8, "qk_depth": 256})")["config"], "depth512");
@@ -220,23 +237,69 @@ TEST(PlanJson, WhereTheKernelDiffersADeviationSaysWhy) {
     const Result<PlanDocument> document = document_of(spec, options);
     ASSERT_TRUE(document) << document.error().to_string();
     const Json plan = Json::parse(plan_to_json(*document));
-    const Json& kernel = plan["kernel"];
-    if (!kernel.contains("variants")) continue;
+    if (!plan["kernel"].contains("variants")) continue;
     ++compared;
-    std::map<std::string, std::string> recorded;
-    for (const Json& entry : kernel["deviations"]) recorded[entry["name"]] = entry["actual"];
-    Json actual = kernel["variants"][0];
-    actual["smem_used"] = actual["smem_bytes"];
-    for (const auto& [name, value] : actual.items()) {
-      if (!plan.contains(name) || plan[name] == value) continue;
-      ++differences;
-      ASSERT_TRUE(recorded.count(name) > 0) << name << " is " << value << ", not " << plan[name]
-                                            << ": " << spec_to_json(spec, options);
-      EXPECT_EQ(recorded[name], value.dump());
-    }
+    SCOPED_TRACE(spec_to_json(spec, options));
+    differences += expect_deviations_are_recorded(plan);
   }
   EXPECT_GT(compared, 100);
   EXPECT_GT(differences, 100);
+}
+
+// The reference is what it is without a row: what a row chose is a deviation, too.
+TEST(PlanJson, WhatARowChoosesIsADeviation) {
+  const auto planned = [](const char* spec, TuningValues choose) -> std::optional<Json> {
+    Tuning tuning;
+    tuning.rows.push_back({{}, std::move(choose)});
+    const Result<ResolvedSpec> resolved = ResolvedSpec::from_json(spec);
+    EXPECT_TRUE(resolved.ok()) << resolved.error().to_string();
+    const Result<PlanDocument> document = plan_document(*resolved, ConfigKind::kAuto, {}, &tuning);
+    if (!document) return std::nullopt;  // the kernel has no such choice
+    return Json::parse(plan_to_json(*document));
+  };
+  const auto recorded = [](const Json& plan, std::string_view name) {
+    for (const Json& entry : plan["kernel"]["deviations"]) {
+      if (entry["name"] != name) continue;
+      return fmt::format("{} to {}: {}", entry["reference"].get<std::string>(),
+                         entry["actual"].get<std::string>(), entry["reason"].get<std::string>());
+    }
+    return std::string();
+  };
+  const char* dense = R"({"num_q_heads": 8, "qk_depth": 128})";
+  const Json one_tile = planned(dense, {{"num_qo", 1}}).value();
+  EXPECT_EQ(one_tile["num_qo"], 2);
+  EXPECT_EQ(recorded(one_tile, "num_qo"), "2 to 1: tuned");
+  EXPECT_EQ(recorded(one_tile, "BM"), "256 to 128: tuned");
+  EXPECT_EQ(recorded(one_tile, "BM_eff"), "256 to 128: tuned");
+  const Json quarters = planned(dense, {{"pv_first_quarters", 1}}).value();
+  EXPECT_EQ(recorded(quarters, "num_pv_stages"), "2 to 4: tuned");
+  EXPECT_EQ(recorded(quarters, "switch_1q_num_pv_stages"), "2 to 4: tuned");
+  const char* deep = R"({"num_q_heads": 8, "qk_depth": 256})";
+  EXPECT_EQ(recorded(planned(deep, {{"pair_cta", 0}}).value(), "MMA_M"), "256 to 128: tuned");
+
+  int compared = 0;
+  for (const char* spec :
+       {dense, deep, R"({"num_q_heads": 8, "qk_depth": 64, "group": 8})",
+        R"({"num_q_heads": 8, "qk_depth": 192})", R"({"num_q_heads": 8, "qk_depth": 320})",
+        R"({"num_q_heads": 8, "qk_depth": 128, "qkv_dtype": "e4m3"})",
+        R"({"num_q_heads": 8, "qk_depth": 192, "mla": "prefill"})"}) {
+    for (const TuningValues& choose : {TuningValues{{"num_qo", 1}},
+                                       {{"pv_first_quarters", 1}},
+                                       {{"pv_first_quarters", 4}},
+                                       {{"pair_cta", 0}},
+                                       {{"pair_cta", 1}},
+                                       {{"BN", 96}},
+                                       {{"use_fused_kv", 1}},
+                                       {{"num_kv_stages", 2}},
+                                       {{"num_qk_stages", 1}}}) {
+      const std::optional<Json> plan = planned(spec, choose);
+      if (!plan || !(*plan)["kernel"].contains("variants")) continue;
+      ++compared;
+      SCOPED_TRACE(fmt::format("{} {}", spec, choose.begin()->first));
+      expect_deviations_are_recorded(*plan);
+    }
+  }
+  EXPECT_GT(compared, 40);
 }
 
 TEST(PlanJson, EachKnobThatIsShownCanBeChosen) {

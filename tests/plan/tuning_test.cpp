@@ -89,6 +89,16 @@ TEST(Tuning, PartsOfP) {
   EXPECT_EQ(keys(dense(64, Dtype::kE4m3), R"({"pv_first_quarters": 1})"), (Keys{32, 32, 32, 32}));
   EXPECT_EQ(keys(dense(256), R"({"pv_first_quarters": 1, "pair_cta": 0})"), (Keys{16, 16, 16, 16}));
   EXPECT_EQ(keys(dense(256), R"({"pv_first_quarters": 4})"), (Keys{128}));
+  // What a plan says is what it has: a tile whose steps have no quarters has halves.
+  const auto first_quarters = [](const AttentionSpec& spec, const std::string& choose) {
+    const Tuning tuning = tuning_of(choose, "{}");
+    return plan_of(spec, {}, &tuning).sm100->pv_first_quarters;
+  };
+  EXPECT_EQ(plan_of(dense(128)).sm100->pv_first_quarters, 3);
+  EXPECT_EQ(first_quarters(dense(128), R"({"BN": 96})"), 2);
+  EXPECT_EQ(first_quarters(dense(64), R"({"BN": 160})"), 2);
+  EXPECT_EQ(first_quarters(dense(64), R"({"BN": 160, "pv_first_quarters": 1})"), 2);
+  EXPECT_EQ(first_quarters(dense(64), R"({"BN": 160, "pv_first_quarters": 4})"), 4);
   // What a plan has unasked.
   const Tuning unasked = tuning_of(R"({"pv_first_quarters": 3, "num_pv_stages": 2})", "{}");
   EXPECT_EQ(constants_of(plan_of(dense(128), {}, &unasked)), constants_of(plan_of(dense(128))));

@@ -2,6 +2,7 @@
 // The variants are every legal kernel of the plan's knobs, once.
 #include "tune/variants.h"
 
+#include <algorithm>
 #include <set>
 
 #include "plan/sm100/sm100_plan.h"
@@ -68,6 +69,23 @@ TEST(Variants, EveryKnobIsTurned) {
   }
 }
 
+// Pairs take nothing over: those that do are tried although pairs are the default.
+TEST(Variants, TilesAreTakenOverWherePairsAreTheDefault) {
+  AttentionSpec spec;
+  spec.arch = Arch::kSm100a;
+  spec.num_q_heads = spec.group = 8;
+  spec.qk_depth = 256;
+  const Variants variants = enumerate_variants(spec, {}, 100000).value();
+  ASSERT_EQ(variants.list.front().plan.sm100->cluster, 2);
+  int found = 0;
+  for (const Variant& variant : variants.list) {
+    if (!variant.plan.sm100->takes_over()) continue;
+    ++found;
+    EXPECT_EQ(variant.choose.at("pair_cta"), 0);
+  }
+  EXPECT_GT(found, 0);
+}
+
 TEST(Variants, TheNearestAreKept) {
   const Variants all = enumerate_variants(small_spec(), {}, 100000).value();
   const Variants few = enumerate_variants(small_spec(), {}, 5).value();
@@ -79,8 +97,41 @@ TEST(Variants, TheNearestAreKept) {
       changed += few.list.front().choose.at(name) == value ? 0 : 1;
     }
     EXPECT_LE(changed, 1);
+    EXPECT_LE(variant.turned, 1U);
   }
   EXPECT_EQ(enumerate_variants(small_spec(), {}, 1).value().list.size(), 1U);
+}
+
+// What `attnjit tune` tries by default: all kernels that have one or two knobs otherwise, though
+// some specs have thousands in all.
+TEST(Variants, TheDefaultLimitHasAllOfTwoKnobs) {
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
+    for (const int depth : {64, 128, 256}) {
+      AttentionSpec spec = small_spec();
+      spec.arch = arch;
+      spec.qk_depth = depth;
+      SCOPED_TRACE(spec_to_json(spec));
+      const Variants all = enumerate_variants(spec, {}, 100000).value();
+      const auto near = std::count_if(all.list.begin(), all.list.end(),
+                                      [](const Variant& variant) { return variant.turned <= 2; });
+      EXPECT_LE(static_cast<std::size_t>(near), TuneRequest().max_variants);
+    }
+  }
+}
+
+// A tile of 96 keys has halves of P, whether it is asked for them or for three quarters: nobody
+// turned that knob.
+TEST(Variants, AKnobThatChangesNothingIsNotTurned) {
+  AttentionSpec spec = small_spec();
+  spec.arch = Arch::kSm100a;
+  spec.partition_keys = 192;
+  const Variants variants = enumerate_variants(spec, {}, 100000).value();
+  ASSERT_EQ(chosen_of(variants.list.front().plan, "pv_first_quarters"), 2);
+  const auto once =
+      std::count_if(variants.list.begin(), variants.list.end(), [](const Variant& variant) {
+        return variant.turned == 1 && chosen_of(variant.plan, "pv_first_quarters") == 2;
+      });
+  EXPECT_GT(once, 0);
 }
 
 TEST(Variants, WhatCannotBePlannedIsAnError) {

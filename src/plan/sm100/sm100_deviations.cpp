@@ -70,16 +70,19 @@ void sm100_record_ring(const Fa4Config& reference, const Sm100Variant& variant,
   record("num_mbarriers", reference.num_mbarriers(),
          static_cast<std::int64_t>(variant.barriers.size()));
   record("smem_used", reference.smem_used, variant.smem_bytes);
+  deviate(deviations, (prefix + "num_pv_stages").c_str(), reference.num_pv_stages,
+          variant.num_pv_stages, "tuned");
   deviate(deviations, (prefix + "num_k_scale_bufs").c_str(), reference.num_k_scale_bufs(),
           variant.num_k_scale_bufs, "a softmax warpgroup brings the scales of its own KV tiles");
 }
 
-void sm100_deviate(const Depth512Config& reference, const Sm100Variant& body, bool stages_are_tuned,
-                   std::vector<Deviation>& deviations) {
+void sm100_deviate(const Depth512Config& reference, const Sm100Variant& body,
+                   const Sm100Tuning& tuned, std::vector<Deviation>& deviations) {
   const auto record = [&](const char* name, auto expected, auto actual, const char* why) {
     deviate(deviations, name, std::int64_t{expected}, std::int64_t{actual}, why);
   };
-  const char* one_cta = "one CTA serves decodes, ragged batches and uneven masks, too";
+  const char* one_cta =
+      tuned.pair_cta ? "tuned" : "one CTA serves decodes, ragged batches and uneven masks, too";
   record("cluster", Depth512Config::cta_group, body.MMA_M / kSm100TileRows, one_cta);
   record("MMA_M", reference.MMA_M, body.MMA_M, one_cta);
   record("k_rows_per_cta", reference.k_rows_per_cta(), body.k_rows_per_cta, one_cta);
@@ -94,7 +97,7 @@ void sm100_deviate(const Depth512Config& reference, const Sm100Variant& body, bo
   record("tmem_used", reference.tmem_used, body.tmem_used, in_tmem);
   const char* whole = "a stage is a whole tile of K or V";
   record("num_kv_stages", reference.num_kv_stages, body.num_kv_stages,
-         stages_are_tuned ? "tuned" : whole);
+         tuned.num_kv_stages ? "tuned" : whole);
   record("num_qk_stages", reference.num_qk_stages, body.num_qk_stages, whole);
   record("BK0", reference.BK0, body.BK0, whole);
   record("smem_used", reference.smem_used, body.smem_bytes, whole);
@@ -102,16 +105,18 @@ void sm100_deviate(const Depth512Config& reference, const Sm100Variant& body, bo
          static_cast<std::int64_t>(body.barriers.size()), whole);
 }
 
-void sm100_deviate(const Fa4Config& reference, const Sm100Variant& body, bool stages_are_tuned,
+void sm100_deviate(const Fa4Config& reference, const Sm100Variant& body, const Sm100Tuning& tuned,
                    std::vector<Deviation>& deviations) {
   const char* why = "one query tile has one O, which leaves S and Q room in tensor memory";
-  const char* in_pairs = "prompts of one O are computed by pairs of CTAs, others by CTAs alone";
+  const char* in_pairs =
+      tuned.pair_cta ? "tuned"
+                     : "prompts of one O are computed by pairs of CTAs, others by CTAs alone";
   deviate(deviations, "MMA_M", reference.MMA_M, body.MMA_M, in_pairs);
   deviate(deviations, "v_cols_per_cta", reference.v_cols_per_cta(), body.v_cols_per_cta, in_pairs);
   deviate(deviations, "num_qo", reference.num_qo(), body.num_qo, why);
   deviate(deviations, "BM", reference.BM, body.BM, why);
   deviate(deviations, "BN", reference.BN, body.BN, why);
-  sm100_record_ring(reference, body, "", stages_are_tuned ? "tuned" : why, deviations);
+  sm100_record_ring(reference, body, "", tuned.num_kv_stages ? "tuned" : why, deviations);
   deviate(deviations, "correction_smem_elements", reference.correction_smem_elements(),
           std::int64_t{512}, "a softmax thread ends a row with its sum and its maximum");
 }

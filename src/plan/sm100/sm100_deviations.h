@@ -10,6 +10,7 @@
 #include "attnjit/plan.h"
 #include "plan/reference/depth512_config.h"
 #include "plan/reference/fa4_config.h"
+#include "plan/sm100/sm100_knobs.h"
 #include "plan/sm100/sm100_plan.h"
 #include "plan/sm100/sm100_ring.h"
 
@@ -30,10 +31,10 @@ void sm100_record_ring(const Fa4Config& reference, const Sm100Variant& variant,
                        std::vector<Deviation>& deviations);
 
 /// Records where the kernel with one O leaves Depth512Config, which is a pair of CTAs.
-void sm100_deviate(const Depth512Config& reference, const Sm100Variant& body, bool stages_are_tuned,
-                   std::vector<Deviation>& deviations);
+void sm100_deviate(const Depth512Config& reference, const Sm100Variant& body,
+                   const Sm100Tuning& tuned, std::vector<Deviation>& deviations);
 /// Records where it leaves Fa4Config, of which two O take all of tensor memory.
-void sm100_deviate(const Fa4Config& reference, const Sm100Variant& body, bool stages_are_tuned,
+void sm100_deviate(const Fa4Config& reference, const Sm100Variant& body, const Sm100Tuning& tuned,
                    std::vector<Deviation>& deviations);
 
 }  // namespace attnjit

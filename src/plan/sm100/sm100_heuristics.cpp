@@ -189,8 +189,10 @@ Result<Sm100SplitOfP> sm100_choose_split_of_p(const AttentionSpec& spec, std::in
   Sm100SplitOfP split;
   Status status = tuned.take(&Sm100Tuning::pv_first_quarters, 1, 4, 1, split.first_quarters);
   if (!status) return status.error();
+  // Where a tile has no quarters of whole steps, less than all of it is half.
   const bool has_quarters = keys / step_keys % 4 == 0;
-  split.parts = split.first_quarters == 4 ? 1 : split.first_quarters == 1 && has_quarters ? 4 : 2;
+  if (!has_quarters && split.first_quarters != 4) split.first_quarters = 2;
+  split.parts = split.first_quarters == 4 ? 1 : split.first_quarters == 1 ? 4 : 2;
   status = tuned.take(&Sm100Tuning::num_pv_stages, 1, 4, 1, split.parts);
   if (!status) return status.error();
   if (split_of_p(split, keys, step_keys).empty()) {

@@ -79,7 +79,9 @@ inline constexpr Sm100Knob kSm100Knobs[] = {
     {"persistent", &Sm100Tuning::persistent, true,
      [](const Sm100Plan& plan) { return plan.persistent; },
      [](const Sm100Plan& plan) {
-       return plan.can_take_over ? Sm100Knob::Values{0, 1, 2}
+       // In pairs no tile is taken over, but where a row may choose pairs it may choose none.
+       const bool takes_over = plan.can_take_over || (plan.can_persist && plan.can_pair);
+       return takes_over         ? Sm100Knob::Values{0, 1, 2}
               : plan.can_persist ? Sm100Knob::Values{0, 1}
                                  : Sm100Knob::Values{};
      }},

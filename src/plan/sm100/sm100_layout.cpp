@@ -185,9 +185,7 @@ Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Pl
 std::vector<std::int64_t> split_of_p(const Sm100SplitOfP& split, std::int64_t keys,
                                      std::int64_t step_keys) {
   const std::int64_t steps = keys / step_keys;
-  const std::int64_t first = split.first_quarters == 4 ? steps
-                             : steps % 4 == 0          ? steps / 4 * split.first_quarters
-                                                       : ceil_div(steps, 2);
+  const std::int64_t first = ceil_div(steps * split.first_quarters, 4);
   const std::int64_t others = split.parts - 1;
   if ((first == steps) != (others == 0)) return {};
   if (others > 0 && (steps - first) % others != 0) return {};

@@ -15,8 +15,8 @@ struct Fa4Config;
 
 inline constexpr int kSm100TileRows = 128;  ///< of a query tile
 
-/// How P is handed over to P V: `first_quarters` of a tile's keys, half of them where a tile has no
-/// quarters of whole steps, and the rest in parts of one size. Four quarters are all of it.
+/// How P is handed over to P V: `first_quarters` of a tile's keys, in whole steps, and the rest in
+/// parts of one size. Four quarters are all of it.
 struct Sm100SplitOfP {
   std::int64_t first_quarters = 3;
   std::int64_t parts = 2;

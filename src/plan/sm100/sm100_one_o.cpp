@@ -68,13 +68,13 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   Sm100Budgets reference_budgets{192, 88, 40};
   if (kind == ConfigKind::kDepth512) {
     const Depth512Config reference(depth512_args(spec, options));
-    sm100_deviate(reference, body, tuned.num_kv_stages.has_value(), plan.deviations);
+    sm100_deviate(reference, body, tuned, plan.deviations);
     record("fuse_gqa", reference.fuse_gqa, body.fuse_gqa, why_groups);
     record("BM_eff", reference.BM_eff(), body.BM_eff, why_groups);
     reference_budgets = {256, 184, 64};
   } else {
-    const Fa4Config reference(fa4_args(resolved.given(), options));
-    sm100_deviate(reference, body, tuned.num_kv_stages.has_value(), plan.deviations);
+    const Fa4Config reference(fa4_args(resolved.given(), resolved.options()));
+    sm100_deviate(reference, body, tuned, plan.deviations);
     record("fuse_gqa", reference.fuse_gqa, body.fuse_gqa, why_groups);
     record("BM_eff", reference.BM_eff(), body.BM_eff,
            reference.num_qo() == 1 ? why_groups : "one query tile has one O");

@@ -35,7 +35,8 @@ Result<Sm100Plan> plan_two_o(const ResolvedSpec& resolved, ConfigKind kind,
   const PlanOptions options = sm100_options(resolved, tuned);
   Sm100Plan plan;
   plan.reference = kind;
-  // Sizes count what the kernel loads; deviations are from what the reference counts.
+  // Sizes count what the kernel loads; deviations are from what the reference counts, and from the
+  // tile that it has without a row.
   const bool mla = kind == ConfigKind::kMla;
   if (mla && options.pair_cta.value_or(false)) {
     return sm100_unsupported(
@@ -43,8 +44,9 @@ Result<Sm100Plan> plan_two_o(const ResolvedSpec& resolved, ConfigKind kind,
   }
   const Fa4Config config =
       mla ? MlaConfig(mla_args(spec, options)).fa4_config : sm100_fa4_config(spec, options);
-  const Fa4Config reference = mla ? MlaConfig(mla_args(resolved.given(), options)).fa4_config
-                                  : Fa4Config(fa4_args(resolved.given(), options));
+  const PlanOptions& asked = resolved.options();
+  const Fa4Config reference = mla ? MlaConfig(mla_args(resolved.given(), asked)).fa4_config
+                                  : Fa4Config(fa4_args(resolved.given(), asked));
   if (config.ov_depth != spec.ov_depth) {
     return sm100_unsupported(
         fmt::format("ov_depth is {}; mla has qk_depth less the rope part's 64, {}", spec.ov_depth,
@@ -83,9 +85,6 @@ Result<Sm100Plan> plan_two_o(const ResolvedSpec& resolved, ConfigKind kind,
   if (ring.stages() < 2 && !options.num_qo && !config.pair_cta && spec.partition_keys == 0) {
     tile.num_qo = 1;
     ring = sm100_choose_ring(tile);
-    constexpr const char* kWhy = "two query tiles leave no room for two stages of K and V";
-    deviate(plan.deviations, "num_qo", config.num_qo(), tile.num_qo, kWhy);
-    deviate(plan.deviations, "BM", config.BM, std::int64_t{kSm100TileRows} * tile.num_qo, kWhy);
   }
   if (sm100_has_own_o(tile, tuned)) {
     tile.own_o = true;
@@ -131,14 +130,25 @@ Result<Sm100Plan> plan_two_o(const ResolvedSpec& resolved, ConfigKind kind,
       sibling.reset();
     }
   }
-  sm100_record_ring(
-      reference, main, "",
-      ring_is_tuned ? "tuned" : sm100_ring_reason(ring, reference, main, rope_uncounted),
-      plan.deviations);
+  const bool other_tile =
+      config.num_qo() != reference.num_qo() || config.pair_cta != reference.pair_cta;
+  const char* why_tile =
+      other_tile ? "tuned" : "two query tiles leave no room for two stages of K and V";
+  deviate(plan.deviations, "num_qo", reference.num_qo(), main.num_qo, why_tile);
+  deviate(plan.deviations, "BM", reference.BM, main.BM, why_tile);
+  deviate(plan.deviations, "MMA_M", reference.MMA_M, main.MMA_M, "tuned");
+  deviate(plan.deviations, "v_cols_per_cta", reference.v_cols_per_cta(), main.v_cols_per_cta,
+          "tuned");
+  sm100_record_ring(reference, main, "",
+                    ring_is_tuned || other_tile
+                        ? "tuned"
+                        : sm100_ring_reason(ring, reference, main, rope_uncounted),
+                    plan.deviations);
   const char* why_groups = sm100_why_groups(main);
-  deviate(plan.deviations, "fuse_gqa", config.fuse_gqa, main.fuse_gqa, why_groups);
-  deviate(plan.deviations, "BM_eff", config.BM_eff(), main.BM_eff, why_groups);
-  deviate(plan.deviations, "correction_smem_elements", config.correction_smem_elements(),
+  deviate(plan.deviations, "fuse_gqa", reference.fuse_gqa, main.fuse_gqa, why_groups);
+  deviate(plan.deviations, "BM_eff", reference.BM_eff(), main.BM_eff,
+          main.num_qo != reference.num_qo() ? why_tile : why_groups);
+  deviate(plan.deviations, "correction_smem_elements", reference.correction_smem_elements(),
           std::int64_t{512}, "a softmax thread ends a row with its sum and its maximum");
   if (sibling) {
     const Fa4Config one_reference = reference.switch_1q_config();

@@ -199,12 +199,23 @@ std::optional<Outputs> KernelTest::run(const Kernel& kernel, const Problem& prob
   return outputs;
 }
 
+std::optional<verify::Reference> KernelTest::reference_of(const Problem& problem) {
+  Result<verify::Reference> reference = verify::compute_reference(problem, 1);
+  if (reference) return *std::move(reference);
+  ADD_FAILURE() << reference.error().to_string();
+  return std::nullopt;
+}
+
 void KernelTest::expect_right(const Problem& problem, const Outputs& run) {
-  const Result<verify::Reference> reference = verify::compute_reference(problem, 1);
-  ASSERT_TRUE(reference.ok()) << reference.error().to_string();
-  const verify::Comparison comparison =
-      verify::compare(problem, *reference, run.o, run.lse ? &*run.lse : nullptr,
-                      verify::tolerance_of(problem.spec));
+  const auto reference = reference_of(problem);
+  ASSERT_TRUE(reference);
+  expect_right(problem, *reference, run);
+}
+
+void KernelTest::expect_right(const Problem& problem, const verify::Reference& reference,
+                              const Outputs& run) {
+  const verify::Comparison comparison = verify::compare(
+      problem, reference, run.o, run.lse ? &*run.lse : nullptr, verify::tolerance_of(problem.spec));
   EXPECT_TRUE(comparison.passed) << spec_to_json(problem.spec) << ": " << comparison.reason;
 }
 
@@ -221,11 +232,13 @@ void KernelTest::expect_passes(const AttentionSpec& spec, const std::vector<Leng
     const LaunchSequence sequence =
         launches_of(*kernel, *problem, problem->launch_shapes(), sm_count);
     sm_count = sm_count == 2 ? 132 : 2;
+    const auto reference = reference_of(*problem);
+    ASSERT_TRUE(reference);
     const std::uint64_t first = i + number_of("ATTNJIT_TEST_FIRST_SEED", 0);
     for (std::uint64_t seed = first; seed < first + seeds(); ++seed) {
       const auto done = run(*kernel, *problem, sequence, seed);
       ASSERT_TRUE(done) << "batch " << i;
-      expect_right(*problem, *done);
+      expect_right(*problem, *reference, *done);
     }
   }
 }
@@ -238,6 +251,8 @@ void KernelTest::expect_runs(const AttentionSpec& spec, const Lengths& lengths,
   ASSERT_TRUE(kernel);
   const auto problem = problem_of(spec, lengths);
   ASSERT_TRUE(problem);
+  const auto reference = reference_of(*problem);
+  ASSERT_TRUE(reference);
   for (const int sm_count : some_of(sm_counts)) {
     SCOPED_TRACE(sm_count);
     const KernelPlan& planned = kernel->generated.plan;
@@ -253,7 +268,7 @@ void KernelTest::expect_runs(const AttentionSpec& spec, const Lengths& lengths,
     for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
       const auto done = run(*kernel, *problem, sequence, seed);
       ASSERT_TRUE(done);
-      expect_right(*problem, *done);
+      expect_right(*problem, *reference, *done);
     }
   }
 }

@@ -18,6 +18,7 @@
 #include "in_proof.h"
 #include "plan/launch/family_launch.h"
 #include "verify/numeric.h"
+#include "verify/reference.h"
 
 namespace attnjit::kernel_test {
 
@@ -100,6 +101,10 @@ class KernelTest : public testing::Test {
                                     const Outputs* before = nullptr, bool counts_loads = false);
 
   static void expect_right(const Problem& problem, const Outputs& run);
+  // The same beside a reference that several runs share. Null where it failed, which is told.
+  static std::optional<verify::Reference> reference_of(const Problem& problem);
+  static void expect_right(const Problem& problem, const verify::Reference& reference,
+                           const Outputs& run);
 
   // On 2 and on 132 SMs by turns, and with inputs of several kinds. Every second batch is for the
   // proof: the odd ones and the even ones by turns of a test's calls, and of the families.

@@ -41,10 +41,12 @@ class MlaE4m3Test : public MlaTest {
     const auto problem = problem_of(spec, {{1}, {2500}});
     ASSERT_TRUE(problem);
     const LaunchSequence launches = launches_of(*kernel, *problem, problem->launch_shapes(), 1);
+    const auto reference = reference_of(*problem);
+    ASSERT_TRUE(reference);
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
       const auto done = run(*kernel, *problem, launches, seed);
       ASSERT_TRUE(done);
-      expect_right(*problem, *done);
+      expect_right(*problem, *reference, *done);
     }
   }
 

@@ -201,10 +201,12 @@ class MlaTest : public KernelTest {
                                      problem->launch_scalars(), {}, {.sm_count = sm_count}, choice,
                                      sequence)
                     .ok());
+    const auto reference = reference_of(*problem);
+    ASSERT_TRUE(reference);
     for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
       const auto done = run(*kernel, *problem, sequence, seed);
       ASSERT_TRUE(done);
-      expect_right(*problem, *done);
+      expect_right(*problem, *reference, *done);
     }
   }
 

@@ -56,7 +56,12 @@ class BlockWorker {
  public:
   BlockWorker(const Problem& problem, const MaskAndScoreMod& rules, const Task& task,
               Reference& out)
-      : problem_(problem), spec_(problem.spec), rules_(rules), task_(task), out_(out) {}
+      : problem_(problem),
+        spec_(problem.spec),
+        rules_(rules),
+        task_(task),
+        out_(out),
+        first_(problem.first_q_row(task.b)) {}
 
   void run() {
     load_queries();
@@ -82,19 +87,21 @@ class BlockWorker {
   /// Keys of the rows: those of the sequence, or the places of a list, which all rows of a task
   /// share.
   int keys() const { return spec_.topk > 0 ? spec_.topk : problem_.kv_lens[task_.b]; }
-  /// Row of a key in k and v; -1 where a list hides it.
-  std::int64_t row_of_key(int key) const {
-    return spec_.topk > 0 ? problem_.listed_row(task_.b, query(0), key)
-                          : problem_.kv_row(task_.b, key);
+  /// The rows of a block's keys in k and v; -1 where a list hides one.
+  void find_key_rows(int key, int count) {
+    key_rows_.clear();
+    for (int j = 0; j < count; ++j) {
+      key_rows_.push_back(spec_.topk > 0 ? problem_.listed_row(task_.b, query(0), key + j)
+                                         : problem_.kv_row(task_.b, key + j));
+    }
   }
   int query(int r) const { return static_cast<int>((task_.first + r) / spec_.group); }
 
   spec::Coordinates coordinate(int r, int kv_idx) const {
     const int q_len = problem_.q_lens[task_.b];
     const int kv_len = keys();
-    return {
-        task_.b, head(r), task_.kv_head, query(r) + kv_len - q_len,
-        kv_idx,  q_len,   kv_len,        static_cast<std::int32_t>(problem_.first_q_row(task_.b))};
+    return {task_.b, head(r), task_.kv_head, query(r) + kv_len - q_len,
+            kv_idx,  q_len,   kv_len,        static_cast<std::int32_t>(first_)};
   }
 
   void load_queries() {
@@ -103,11 +110,10 @@ class BlockWorker {
     acc_.assign(static_cast<std::size_t>(rows()) * spec_.ov_depth, 0);
     max_.assign(static_cast<std::size_t>(rows()), kMinusInfinity);
     sum_.assign(static_cast<std::size_t>(rows()), 0);
-    const std::int64_t first = problem_.first_q_row(task_.b);
     for (int r = 0; r < rows(); ++r) {
       double* row = &q_[static_cast<std::size_t>(r) * depth];
-      load_row("q", "q_rope", (first + query(r)) * spec_.num_q_heads + head(r),
-               (first + query(r)) * spec_.num_q_heads + head(r), row);
+      load_row("q", "q_rope", (first_ + query(r)) * spec_.num_q_heads + head(r),
+               (first_ + query(r)) * spec_.num_q_heads + head(r), row);
       const double scale =
           double{problem_.scale} * problem_.scale_of("q_scale", task_.b, head(r), query(r));
       for (int d = 0; d < depth; ++d) row[d] *= scale;
@@ -134,12 +140,11 @@ class BlockWorker {
   void load_coarse_queries() {
     coarse_sums_.assign(static_cast<std::size_t>(rows()), {});
     coarse_q_.resize(static_cast<std::size_t>(steps()));
-    const std::int64_t first = problem_.first_q_row(task_.b);
     for (int step = 0; step < steps(); ++step) {
       coarse_q_[static_cast<std::size_t>(step)].reset(rows(), kCoarseStep);
       for (int r = 0; r < rows(); ++r) {
         set_coarse(coarse_q_[static_cast<std::size_t>(step)], r, problem_.at("q"),
-                   (first + query(r)) * spec_.num_q_heads + head(r), step);
+                   (first_ + query(r)) * spec_.num_q_heads + head(r), step);
       }
     }
   }
@@ -148,7 +153,7 @@ class BlockWorker {
     for (int step = 0; step < steps(); ++step) {
       coarse_k_.reset(count, kCoarseStep);
       for (int j = 0; j < count; ++j) {
-        const std::int64_t row = row_of_key(key + j);
+        const std::int64_t row = key_rows_[static_cast<std::size_t>(j)];
         set_coarse(coarse_k_, j, problem_.at("k"),
                    row < 0 ? -1 : row * spec_.num_kv_heads() + task_.kv_head, step);
       }
@@ -168,11 +173,13 @@ class BlockWorker {
 
   void key_block(int key, int count) {
     // Visibility first: products that nobody sees are not computed.
+    find_key_rows(key, count);
     visible_.assign(static_cast<std::size_t>(rows()) * kKeyBlock, 0);
     bool any = false;
     for (int r = 0; r < rows(); ++r) {
       for (int j = 0; j < count; ++j) {
-        const bool sees = row_of_key(key + j) >= 0 && rules_.visible(coordinate(r, key + j));
+        const bool sees =
+            key_rows_[static_cast<std::size_t>(j)] >= 0 && rules_.visible(coordinate(r, key + j));
         visible_[static_cast<std::size_t>(r) * kKeyBlock + j] = sees ? 1 : 0;
         any = any || sees;
       }
@@ -187,7 +194,7 @@ class BlockWorker {
     row_.resize(static_cast<std::size_t>(depth));
     std::fill(v_.begin(), v_.end(), 0.0);
     for (int j = 0; j < count; ++j) {
-      const std::int64_t key_row = row_of_key(key + j);
+      const std::int64_t key_row = key_rows_[static_cast<std::size_t>(j)];
       if (key_row < 0) continue;
       const std::int64_t row = key_row * kv_heads + task_.kv_head;
       load_key(row, key_row);
@@ -256,10 +263,9 @@ class BlockWorker {
   }
 
   void finish() {
-    const std::int64_t first = problem_.first_q_row(task_.b);
     for (int r = 0; r < rows(); ++r) {
       double* o = &out_.o[static_cast<std::size_t>(
-          ((first + query(r)) * spec_.num_q_heads + head(r)) * spec_.ov_depth)];
+          ((first_ + query(r)) * spec_.num_q_heads + head(r)) * spec_.ov_depth)];
       const double sink =
           problem_.has("sink") ? double{problem_.at("sink").as<float>()[head(r)]} : kMinusInfinity;
       // With the sink among the logits; the weights so far are relative to max_.
@@ -301,6 +307,9 @@ class BlockWorker {
   const MaskAndScoreMod& rules_;
   const Task task_;
   Reference& out_;
+  // NOTE: found once: they are asked of for each pair of a row and a key, and lie in named tensors.
+  const std::int64_t first_;  ///< row of q of the sequence
+  std::vector<std::int64_t> key_rows_;
   std::vector<double> q_, k_, v_, row_, scores_, acc_, max_, sum_;
   std::vector<std::uint8_t> visible_;
   // Where scores are coarse.

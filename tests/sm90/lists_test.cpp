@@ -143,6 +143,8 @@ TEST_F(Sm90Lists, TilesAreClaimed) {
   auto problem = problem_of(spec, {{300, 300}, {400, 400}});
   ASSERT_TRUE(problem);
   problem->tensors["claims"] = verify::make_tensor(Dtype::kI32, {4});
+  const auto reference = reference_of(*problem);
+  ASSERT_TRUE(reference);
   for (const bool dealt : {true, false}) {
     for (const int sm_count : some_of<int>({2, 7, 1, 5}, 2)) {
       SCOPED_TRACE(sm_count);
@@ -154,7 +156,7 @@ TEST_F(Sm90Lists, TilesAreClaimed) {
       for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
         const auto done = run(*kernel, *problem, sequence, seed);
         ASSERT_TRUE(done);
-        expect_right(*problem, *done);
+        expect_right(*problem, *reference, *done);
         EXPECT_EQ(done->others.at("claims"), problem->tensors.at("claims").bytes);
       }
     }

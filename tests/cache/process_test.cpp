@@ -141,7 +141,8 @@ TEST_F(ProcessTest, KilledAtRandomTimes) {
 
 TEST_F(ProcessTest, ManyProcessesOfFourThreadsCompileThreeKeysOnce) {
   int round = 0;
-  for (const int processes : {16, 16, 32, 128}) {
+  const auto rounds = kSanitized ? std::vector{16, 32} : std::vector{16, 16, 32, 128};
+  for (const int processes : rounds) {
     SCOPED_TRACE(processes);
     stdfs::remove_all(folder);
     const std::string counts = base + "/count" + std::to_string(round++) + ".";

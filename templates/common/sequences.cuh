@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/claims.cuh"
+#include "common/list_place.cuh"
 #include "common/near_heads.cuh"
 #include "common/partitions.cuh"
 #include "common/sequence_lengths.cuh"
@@ -19,23 +20,6 @@ struct SequenceTile {
   int rank;  ///< of the head's tiles, from the last rows to the first
   int partition = 0;
 };
-
-/// Where a list stands: as much of it as a warp keeps that has no registers for it meanwhile.
-struct ListPlace {
-  int words[4];
-};
-
-/// Parks a place in kListBytes of shared memory; a thread. And finds it there.
-ATTNJIT_DEVICE void park_place(u32 address, const ListPlace& place) {
-  store_shared_v4(address, static_cast<u32>(place.words[0]), static_cast<u32>(place.words[1]),
-                  static_cast<u32>(place.words[2]), static_cast<u32>(place.words[3]));
-}
-ATTNJIT_DEVICE ListPlace parked_place(u32 address) {
-  u32 words[4];
-  load_shared_v4(address, words[0], words[1], words[2], words[3]);
-  return {{static_cast<int>(words[0]), static_cast<int>(words[1]), static_cast<int>(words[2]),
-           static_cast<int>(words[3])}};
-}
 
 /// Walks a CTA's share of the grid: every gridDim.x-th tile of all the sequences', or, where the
 /// launch has words for that (Arguments::claims), those that it claims. Sequences come in their

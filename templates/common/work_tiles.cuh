@@ -3,6 +3,7 @@
 // computes, in which order, over which keys.
 #pragma once
 
+#include "common/list_place.cuh"
 #include "common/ptx.cuh"
 #include "common/walk_ends.cuh"
 
@@ -13,9 +14,6 @@ constexpr int kConsumerRows = 64;
 
 /// Warps of the producer that copy K and V where Config::kRowCopies.
 constexpr int kRowCopyWarps = 4;
-
-/// Where a list of work stands (ListPlace), while its warp copies.
-constexpr int kListBytes = 16;
 
 /// Sequences differ in length: a work tile says how long its own is.
 template <class Config>
@@ -253,6 +251,13 @@ struct WorkList {
   ATTNJIT_DEVICE WorkList(const Arguments& launch, const Params& user)
       : arguments(launch), params(user), unit(worker<Config>()) {}
 
+  ATTNJIT_DEVICE ListPlace place() const { return {{unit, second, to_wrap, 0}}; }
+  ATTNJIT_DEVICE void resume(const ListPlace& at) {
+    unit = at.words[0];
+    second = at.words[1] != 0;
+    to_wrap = at.words[2];
+  }
+
   ATTNJIT_DEVICE bool done() const {
     if (!pairs()) return unit >= arguments.total_tiles;
     return unit >= arguments.paired_units && tail_tile() >= tail_tiles();
@@ -327,6 +332,27 @@ struct WorkList {
   }
 };
 
+/// The launch's arguments, with the numbers that these lists ask for as numbers that the compiler
+/// does not know: what follows from them is computed after here, and not kept from before.
+template <class Arguments>
+ATTNJIT_DEVICE Arguments numbers_read_anew(Arguments launch) {
+  const auto read = [](int& number) {
+    number = static_cast<int>(opaque(static_cast<u32>(number)));
+  };
+  read(launch.num_q_heads);
+  read(launch.q_len);
+  read(launch.kv_len);
+  read(launch.m_tiles);
+  read(launch.total_tiles);
+  read(launch.paired_units);
+  read(launch.tile_groups);
+  read(launch.first_tiles);
+  read(launch.second_tiles);
+  read(launch.tile_growth);
+  if constexpr (requires { launch.partitions; }) read(launch.partitions);
+  return launch;
+}
+
 /// As WorkList, where the keys may be split: a CTA then takes every gridDim.x-th part of a tile. A
 /// tile's parts are neighbours.
 template <class Config, class Mask, class Arguments, class Params>
@@ -339,6 +365,16 @@ struct PartList {
       : whole(launch, user),
         parts(parts_of<Config, Mask>({launch.q_len, launch.kv_len}, launch, user)),
         unit(worker<Config>()) {}
+
+  ATTNJIT_DEVICE ListPlace place() const {
+    ListPlace at = whole.place();
+    at.words[3] = unit;
+    return at;
+  }
+  ATTNJIT_DEVICE void resume(const ListPlace& at) {
+    whole.resume(at);
+    unit = at.words[3];
+  }
 
   ATTNJIT_DEVICE bool done() const {
     // NOTE: divided first: all the partitions of all the tiles, which the launch counts, are an

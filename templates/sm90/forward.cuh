@@ -132,19 +132,21 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
           RunList<Config, Mask, Arguments, Params> list(arguments, params, lane);
           if (elect_one()) producer.load_all(list);
         } else if (elect_one()) {
-          WorkList<Config, Mask, Arguments, Params> list(arguments, params);
-          producer.load_all(list);
+          producer.template load_all<WorkList<Config, Mask, Arguments, Params>>();
         }
       } else if (elect_one()) {
         Producer<Config, Mask, Arguments, Params>{smem, arguments, params}.run();
       }
     }
-    if constexpr (Config::kE4m3) {
-      const int own = warp - Config::kFirstVRewriter;
-      if (own >= 0) Transposer<Config, Arguments>{smem, arguments, own, lane}.run();
-    } else if constexpr (Config::kWidensKv) {
-      const int own = warp - Config::kFirstVRewriter;
-      if (own >= 0) Widener<Config, Arguments, false>{smem, arguments, own, lane}.run();
+    if constexpr (LayoutOf<Config>::kHasRows) {
+      // NOTE: not from `warp`, which would be kept while a work list is walked.
+      const int own =
+          (has_few_registers<Config>() ? thread_read_anew() >> 5 : warp) - Config::kFirstVRewriter;
+      if constexpr (Config::kE4m3) {
+        if (own >= 0) Transposer<Config, Arguments>{smem, arguments, own, lane}.run();
+      } else {
+        if (own >= 0) Widener<Config, Arguments, false>{smem, arguments, own, lane}.run();
+      }
     }
   } else if (kProducers == 2 && warpgroup == 1) {
     setmaxnreg_dec<Config::kProducerRegisters>();

@@ -47,9 +47,11 @@ struct KeyScalesLoad {
       first_row = OfSequence{arguments}.key_begin(tile.batch);
     }
     const u32 buffer = smem.key_scales(ring.stage);
+    const int own_lane =
+        has_few_registers<Config>() ? thread_read_anew() - 32 * Config::kFirstVRewriter : lane;
 #pragma unroll
     for (int first = 0; first < Config::kTileN; first += kLanes) {
-      const int key = first + lane;
+      const int key = first + own_lane;
       if (key >= Config::kTileN) break;
       ScalesOfKey own;
       own.template load<Config>(
@@ -63,7 +65,7 @@ struct KeyScalesLoad {
       });
     }
     __syncwarp();
-    if (lane % 32 == 0) mbarrier_arrive(smem.key_scales_full(ring.stage));
+    if (own_lane % 32 == 0) mbarrier_arrive(smem.key_scales_full(ring.stage));
     ring.advance(Layout::kKeyScalesBuffers);
   }
 };

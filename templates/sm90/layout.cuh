@@ -55,14 +55,31 @@ struct ScaledTile {
 };
 constexpr int kScaledTileBytes = 16;
 
-/// Whether there is room for the places of lists of work, where there are runs over sequences.
+/// Whether the producer's warpgroup has so few registers that it computes anew with each tile what
+/// it would keep elsewhere. NOTE: of other types one thread or warp of it has work, for which as
+/// few are enough.
+template <class Config>
+constexpr bool has_few_registers() {
+  return Config::kWidensKv || (Config::kE4m3 && Config::kProducerRegisters < 40);
+}
+
+/// Whether the list of work of sequences of one length stands in shared memory while who walks it
+/// loads. Of runs over sequences it begins there (sequence_runs.cuh).
+template <class Config>
+constexpr bool parks_list() {
+  return requires { Config::kListsOffset; }
+  &&!deals_head_runs<Config>();
+}
+
+/// Whether there is room for the places of lists of work, of each warp that has one.
 template <class Config>
 constexpr bool lists_fit() {
-  if constexpr (deals_head_runs<Config>()) {
+  if constexpr (requires { Config::kListsOffset; }) {
+    constexpr int kLists = deals_head_runs<Config>() ? kRowCopyWarps : 1;
     constexpr int kWorkEnd =
         Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers;
     return Config::kListsOffset % 16 == 0 && Config::kListsOffset >= kWorkEnd &&
-           Config::kBarrierOffset >= Config::kListsOffset + kListBytes * kRowCopyWarps;
+           Config::kBarrierOffset >= Config::kListsOffset + kListBytes * kLists;
   } else {
     return true;
   }
@@ -300,7 +317,7 @@ struct Smem : CtaMemory<Config> {
            (stage * Config::kConsumers + consumer) * Config::kWorkBytes;
   }
 
-  /// Where the list of a warp that loads stands, where there are runs over sequences.
+  /// Where the list of a warp that loads stands: of runs over sequences, or where it is parked.
   ATTNJIT_DEVICE u32 list(int warp) const {
     return base + Config::kListsOffset + kListBytes * warp;
   }

@@ -71,32 +71,68 @@ struct Producer {
     store_work<Config>(smem.work(q_ring.stage, consumer), for_consumer<Config>(tile, consumer));
   }
 
-  ATTNJIT_DEVICE void run() {
-    WorkListOf<Config, Mask, Arguments, Params> list(arguments, params);
-    load_all(list);
+  ATTNJIT_DEVICE void run() { load_all<WorkListOf<Config, Mask, Arguments, Params>>(); }
+  /// The work tiles of a list from its begin on, and then the end.
+  template <class List>
+  ATTNJIT_DEVICE void load_all() {
+    if constexpr (parks_list<Config>()) {
+      load_parked<List>();
+    } else {
+      List list(arguments, params);
+      load_all(list);
+    }
   }
-  /// The work tiles of a list, and then the end.
+  /// Those of a list, and then the end.
   template <class List>
   ATTNJIT_DEVICE void load_all(List& list) {
     for (; !list.done(); list.advance()) {
       work = list.tile();
-      smem.next_work_tile();
-      kv_head = work.head / Config::kGroup;
-      const bool no_keys = work.tile_begin >= work.tile_end;
-      // One place each loads K and V: Q comes where the V of a tile before the first one would.
-      int tile = no_keys ? work.tile_begin : work.tile_end;
-      bool first = true;
-      do {
-        --tile;
-        if (!no_keys && tile >= work.tile_begin) load_k(tile);
-        if (first) {
-          load_q(no_keys);
-        } else {
-          load_v(tile + 1);
-        }
-        first = false;
-      } while (!no_keys && tile >= work.tile_begin);
+      load_tile();
     }
+    end();
+  }
+
+ private:
+  /// The same of a list that stands in shared memory while a work tile is loaded. NOTE: what the
+  /// compiler would keep in registers that the thread has not, it would spill.
+  template <class List>
+  ATTNJIT_DEVICE void load_parked() {
+    park_place(smem.list(0), List(arguments, params).place());
+    while (true) {
+      const Arguments launch = numbers_read_anew(arguments);
+      List list(launch, params);
+      list.resume(parked_place(smem.list(0)));
+      if (list.done()) break;
+      work = list.tile();
+      list.advance();
+      park_place(smem.list(0), list.place());
+      load_tile();
+    }
+    end();
+  }
+
+  /// Loads a work tile.
+  ATTNJIT_DEVICE void load_tile() {
+    smem.next_work_tile();
+    kv_head = work.head / Config::kGroup;
+    const bool no_keys = work.tile_begin >= work.tile_end;
+    // One place each loads K and V: Q comes where the V of a tile before the first one would.
+    int tile = no_keys ? work.tile_begin : work.tile_end;
+    bool first = true;
+    do {
+      --tile;
+      if (!no_keys && tile >= work.tile_begin) load_k(tile);
+      if (first) {
+        load_q(no_keys);
+      } else {
+        load_v(tile + 1);
+      }
+      first = false;
+    } while (!no_keys && tile >= work.tile_begin);
+  }
+
+  /// Tells of the end.
+  ATTNJIT_DEVICE void end() {
     if constexpr (Config::kWidensKv) RowsOf<Config, true>::end(smem, k_ring);
     if constexpr (Layout::kHasRows) RowsOf<Config, false>::end(smem, v_ring);
 #pragma unroll 1

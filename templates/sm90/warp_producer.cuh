@@ -90,7 +90,9 @@ struct WarpProducer {
         return list;
       }
     } else {
-      return TileList<Config::kTileN, Mask, Rows, Params>(rows, params, lane, work.tile_begin,
+      const int own =
+          has_few_registers<Config>() ? static_cast<int>(opaque(static_cast<u32>(lane))) : lane;
+      return TileList<Config::kTileN, Mask, Rows, Params>(rows, params, own, work.tile_begin,
                                                           work.tile_end);
     }
   }
@@ -169,12 +171,22 @@ struct WarpProducer {
     if (last.is_tile()) copies.load_v(last);
   }
 
+  /// Whether such a list stands in shared memory while a work tile is loaded.
+  template <class Works>
+  static constexpr bool parks() {
+    return parks_list<Config>() && requires(const Works& list) { list.place(); };
+  }
+
   /// All the work tiles of the CTA, one after another.
   template <class Works>
   ATTNJIT_DEVICE void load_each(Works& list) {
     for (; !list.done(); go_on(list)) {
       work = list.tile();
       smem.next_work_tile();
+      if constexpr (parks<Works>()) {
+        if (lane == 0) park_place(smem.list(warp), list.place());
+        __syncwarp();
+      }
       copies.begin(work);
       if constexpr (Config::kListed) {
         load_listed();
@@ -199,7 +211,11 @@ struct WarpProducer {
     }
   }
   template <class Works>
-  ATTNJIT_DEVICE static void go_on(Works& list) {
+  ATTNJIT_DEVICE void go_on(Works& list) const {
+    if constexpr (parks<Works>()) {
+      list.resume(parked_place(smem.list(warp)));
+      __syncwarp();
+    }
     if constexpr (requires { list.claim(); }) list.claim();
     list.advance();
   }

@@ -67,6 +67,8 @@ TEST(Sm90Plan, E4m3SumsRowsByProduct) {
       EXPECT_EQ(sm90.producer_registers, depth > 96 && depth <= 128 ? 32 : 56) << depth;
     }
     EXPECT_EQ(sm90_begin_of(Sm90Region::kOnes, sm90) > 0, depth <= 128 || depth > 192) << depth;
+    // Who has 32 registers keeps the list of work tiles elsewhere.
+    EXPECT_EQ(sm90_begin_of(Sm90Region::kLists, sm90) > 0, depth > 96 && depth <= 128) << depth;
 
     spec.return_lse = true;
     const KernelPlan with_lse = plan_of(spec);
@@ -160,34 +162,28 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
   EXPECT_FALSE(plan_of(sm90_spec(128)).sm90->widens_kv);
 }
 
-// Who deals pairs of tiles beside scales of rows, or of depth 64 any, has registers that consumers
-// do without.
-TEST(Sm90Plan, ProducersBesideScalesOfWidenedRowsHaveRegisters) {
-  const auto of_producer = [](auto change) {
+// Beside warps that widen K and V who deals out work tiles has few registers, and keeps its place
+// in shared memory where sequences are of one length.
+TEST(Sm90Plan, ListsOfWorkAreParkedBesideWhoWidens) {
+  const auto parks = [](auto change) {
     AttentionSpec spec = sm90_spec(128);
     spec.kv_dtype = Dtype::kE4m3;
     spec.scales = Scales::kToken;
-    spec.mask = mask_of(MaskSpec::Kind::kCausal);
     change(spec);
     const KernelPlan plan = plan_of(spec);
     const Sm90Plan& sm90 = *plan.sm90;
+    EXPECT_EQ(sm90.producer_registers, 40);
     EXPECT_EQ(2 * sm90.producer_registers + sm90.num_consumers * sm90.consumer_registers,
               (2 + sm90.num_consumers) * plan.main().launch_registers);
-    return sm90.producer_registers;
+    EXPECT_EQ(constants_of(plan).contains("kListsOffset"), sm90.parks_list);
+    return sm90.parks_list && sm90_begin_of(Sm90Region::kLists, sm90) > 0;
   };
-  EXPECT_EQ(of_producer([](AttentionSpec&) {}), 48);
-  EXPECT_EQ(of_producer([](AttentionSpec& s) { s.qk_depth = 64; }), 48);
-  EXPECT_EQ(of_producer([](AttentionSpec& s) { s.qk_depth = 192; }), 40);
-  const auto without_mask = [](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kNull); };
-  EXPECT_EQ(of_producer(without_mask), 40);
-  EXPECT_EQ(of_producer([&](AttentionSpec& s) {
-              without_mask(s);
-              s.qk_depth = 64;
-            }),
-            48);
-  EXPECT_EQ(of_producer([](AttentionSpec& s) { s.scales = Scales::kHead; }), 40);
-  EXPECT_EQ(of_producer([](AttentionSpec& s) { s.ragged = true; }), 40);
-  EXPECT_EQ(of_producer([](AttentionSpec& s) { s.max_q_len = 1; }), 40);
+  EXPECT_TRUE(parks([](AttentionSpec&) {}));
+  EXPECT_TRUE(parks([](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kCausal); }));
+  EXPECT_TRUE(parks([](AttentionSpec& s) { s.qk_depth = 64; }));
+  EXPECT_TRUE(parks([](AttentionSpec& s) { s.scales = Scales::kHead; }));
+  EXPECT_FALSE(parks([](AttentionSpec& s) { s.ragged = true; }));
+  EXPECT_FALSE(parks([](AttentionSpec& s) { s.page_size = 16; }));
 }
 
 // NOTE: warps that no role names are missing from a report of the clock. The kernel is told of as

@@ -92,6 +92,24 @@ TEST_F(Sm90KvDtype, DamagesOfScalesOfRowsAreSeen) {
        {"sm90/scales.cuh", "} else {\n    return arguments.scale;", "} else {\n    return 1.0f;"}});
 }
 
+// Who deals out work tiles has 40 registers, and spilled 8 to 76 bytes.
+TEST_F(Sm90KvDtype, ListsOfWorkSpillNothing) {
+  const auto causal = [](int depth) {
+    return with_group(spec_of(depth, Scales::kHead, mask_of(Kind::kCausal)), 16, 4);
+  };
+  AttentionSpec parts = causal(64);
+  parts.partition_keys = 256;
+  AttentionSpec outputs = causal(128);
+  outputs.sink = true;
+  outputs.return_lse = true;
+  AttentionSpec slopes = causal(64);
+  slopes.score_mod.kind = ScoreModSpec::Kind::kAlibi;
+  AttentionSpec runs = causal(64);
+  runs.num_partitions = 0;
+  expect_no_spills(some_of<AttentionSpec>(
+      {parts, causal(128), outputs, causal(64), causal(192), causal(96), slopes, runs}, 2));
+}
+
 // With 40 registers the producers of causal launches spilled 8 to 48 bytes.
 TEST_F(Sm90KvDtype, ScalesOfRowsSpillNothing) {
   const auto of_rows = [](int depth, Kind mask = Kind::kNull) {
@@ -105,10 +123,13 @@ TEST_F(Sm90KvDtype, ScalesOfRowsSpillNothing) {
   AttentionSpec decode = with_group(of_rows(128), 16, 8);
   decode.max_q_len = 4;
   decode.page_size = 16;
+  const AttentionSpec dilated =
+      spec_of(64, Scales::kToken, expression_of("(q_idx - kv_idx) % 3 == 0"));
   expect_no_spills(some_of<AttentionSpec>(
-      {with_group(of_rows(128, Kind::kCausal), 8, 4), of_rows(128),
-       of_sequences(of_rows(128), 16, true), of_rows(64), of_rows(192), decode,
-       with_group(of_rows(64, Kind::kCausal), 8, 4), slopes, parts}));
+      {with_group(of_rows(64, Kind::kCausal), 8, 4), with_group(of_rows(128, Kind::kCausal), 8, 4),
+       of_rows(128), of_sequences(of_rows(128), 16, true), of_rows(64), of_rows(192), decode,
+       spec_of(128, Scales::kToken, window_of(512)), dilated, slopes, parts},
+      2));
 }
 
 TEST_F(Sm90KvDtype, WhatIsRefused) {

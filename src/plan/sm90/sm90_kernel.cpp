@@ -56,8 +56,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add_bool("kSplit", sm90.split);
   // Of those alone: templates/common/run_marks.cuh.
   if (sm90.runs) constants.add_bool("kRuns", true);
-  if (sm90.head_runs()) {
-    constants.add_bool("kHeadRuns", true);
+  if (sm90.head_runs()) constants.add_bool("kHeadRuns", true);
+  if (sm90.head_runs() || sm90.parks_list) {
     constants.add("kListsOffset", sm90_begin_of(Sm90Region::kLists, sm90));
   }
   if (sm90.sums_by_product) {

@@ -43,10 +43,11 @@ std::int64_t key_scales_bytes(const Sm90Plan& plan) {
                          : 0;
 }
 
-/// Of the places where lists of work stand, of each warp that loads
-/// (templates/common/work_tiles.cuh, kListBytes).
+/// Of the places where lists of work stand, of each warp that has one
+/// (templates/common/list_place.cuh, kListBytes).
 std::int64_t lists_bytes(const Sm90Plan& plan) {
-  return plan.head_runs() ? MlaTiles::kListsBytes : 0;
+  constexpr int kListBytes = 16;
+  return plan.head_runs() ? MlaTiles::kListsBytes : plan.parks_list ? kListBytes : 0;
 }
 
 /// Of all notes. Barriers follow, of 8 bytes each.
@@ -192,7 +193,7 @@ void sm90_lay_out(Sm90Plan& plan) {
   if (plan.key_scales) add(Sm90Region::kKeyScales, 0, key_scales_bytes(plan));
   add(Sm90Region::kWork, 0,
       std::int64_t{sm90_work_bytes(plan)} * plan.num_q_stages * plan.num_consumers);
-  if (plan.head_runs()) add(Sm90Region::kLists, 0, lists_bytes(plan));
+  if (lists_bytes(plan) > 0) add(Sm90Region::kLists, 0, lists_bytes(plan));
   if (plan.listed) add(Sm90Region::kNotes, 0, notes_bytes(plan));
   if (plan.num_row_stages > 0) add(Sm90Region::kRowWords, 0, row_words_bytes(plan));
 

@@ -85,6 +85,8 @@ struct Sm90Plan {
   bool rescale_by_row = false;
   bool pack_gqa = false;  ///< a tile's rows are of all the query heads that share a KV head
   int l2_bytes = 256;     ///< that L2 fetches for a copy of K or V, at least
+  /// Who deals out work tiles has few registers, and keeps its place in shared memory.
+  bool parks_list = false;
   int producer_registers = 0;
   int consumer_registers = 0;
   int padded_qk_depth = 0;  ///< elements per row of Q and K in shared memory: whole 128-byte blocks

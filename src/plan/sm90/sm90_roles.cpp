@@ -45,12 +45,7 @@ void sm90_share_registers(const AttentionSpec& spec, Sm90Plan& plan) {
   }
   if (plan.widens_kv) {
     // Consumers have what the two warpgroups before them leave of what the CTA is launched with.
-    // NOTE: beside scales of rows, who deals pairs of tiles, or of depth 64 any, would spill 8 to
-    // 48 bytes in 40 registers, and above depth 128 consumers would in 208.
-    const bool deals_tiles =
-        plan.key_scales && !plan.kv_lens && (plan.pair_tiles || spec.qk_depth <= 64);
-    const bool spares = plan.num_consumers == 2 && spec.qk_depth <= 128;
-    plan.producer_registers = deals_tiles && spares ? 48 : 40;
+    plan.producer_registers = 40;
     const int left = plan.threads() / 128 * sm90_launch_registers(plan) -
                      plan.producer_warpgroups() * plan.producer_registers;
     plan.consumer_registers = left / plan.num_consumers / 8 * 8;
@@ -68,6 +63,9 @@ void sm90_share_registers(const AttentionSpec& spec, Sm90Plan& plan) {
                               : plan.num_consumers == 2 ? 224
                                                         : 200;
   }
+  // Where others of its warpgroup rewrite, who deals out work tiles has few registers.
+  plan.parks_list = (plan.widens_kv || (is_e4m3(spec) && plan.producer_registers < 40)) &&
+                    !plan.kv_lens && !plan.claims_work;
   // Four warpgroups were launched with 128 each: the idle one has what a producer has.
   if (plan.idle_warpgroups > 0) plan.consumer_registers = 256 - plan.producer_registers;
 }

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a list of work stands, in shared memory while its warp copies.
+#pragma once
+
+#include "common/ptx.cuh"
+
+namespace attnjit {
+
+/// Where a list stands: as much of it as a warp keeps that has no registers for it meanwhile.
+struct ListPlace {
+  int words[4];
+};
+constexpr int kListBytes = 16;
+
+/// Parks a place in kListBytes of shared memory; a thread. And finds it there.
+ATTNJIT_DEVICE void park_place(u32 address, const ListPlace& place) {
+  store_shared_v4(address, static_cast<u32>(place.words[0]), static_cast<u32>(place.words[1]),
+                  static_cast<u32>(place.words[2]), static_cast<u32>(place.words[3]));
+}
+ATTNJIT_DEVICE ListPlace parked_place(u32 address) {
+  u32 words[4];
+  load_shared_v4(address, words[0], words[1], words[2], words[3]);
+  return {{static_cast<int>(words[0]), static_cast<int>(words[1]), static_cast<int>(words[2]),
+           static_cast<int>(words[3])}};
+}
+
+}  // namespace attnjit

@@ -159,9 +159,9 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
     setmaxnreg_dec<Config::kProducerRegisters>();
   } else {
     setmaxnreg_inc<Config::kConsumerRegisters>();
-    Consumer<Config, Mask, ScoreMod, Arguments, Params>(smem, arguments, params,
-                                                        warpgroup - kProducers)
-        .run();
+    // NOTE: a constant where there is one, and not kept in a register.
+    const int rank = Config::kConsumers == 1 ? 0 : warpgroup - kProducers;
+    Consumer<Config, Mask, ScoreMod, Arguments, Params>(smem, arguments, params, rank).run();
   }
 }
 

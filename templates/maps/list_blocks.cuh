@@ -116,12 +116,17 @@ struct BlockRow {
         for (int word = 0; word < kRowWords; ++word) {
           c.kv_idx = strip.kv_idx.lo + quad_column(lane) + 2 * word;
           u32 of_row = 0;
-#pragma unroll 4
-          for (int i = 0; i < rows; ++i) {
-            c.q_idx = strip.q_idx.lo + i;
-            const bool visible = Mask::visible(Mask::row_test(c, params), c, params);
-            const u32 bits = __ballot_sync(kAll, visible);
-            if (lane == i) of_row = bits;
+          // NOTE: four rows at a time, whose reads run together. What is said of rows past the last
+          // plays no part; a second loop for what is left of a fourth would be compile time.
+#pragma unroll 1
+          for (int first = 0; first < rows; first += 4) {
+#pragma unroll
+            for (int i = first; i < first + 4; ++i) {
+              c.q_idx = strip.q_idx.lo + i;
+              const bool visible = Mask::visible(Mask::row_test(c, params), c, params);
+              const u32 bits = __ballot_sync(kAll, visible);
+              if (lane == i) of_row = bits;
+            }
           }
           const u32 keys = keys_of(strip, word);
           seen |= (of_row & keys) != 0;

@@ -29,6 +29,11 @@ ATTNJIT_DEVICE u32 count_of(IntRange a) {
 }
 ATTNJIT_DEVICE bool is_few(u32 count) { return count - 1 < kMostElements; }
 
+/// What holds no number of the kind, and whose hull with a range is that range.
+ATTNJIT_DEVICE IntRange no_range_like(int) { return {kIntMax, kIntMin}; }
+ATTNJIT_DEVICE UintRange no_range_like(u32) { return {~0u, 0u}; }
+ATTNJIT_DEVICE FloatRange no_range_like(float) { return {infinity(), -infinity(), false}; }
+
 /// The hull of the lanes' ranges, in every lane.
 ATTNJIT_DEVICE IntRange of_warp(IntRange a) {
   return {__reduce_min_sync(kAll, a.lo), __reduce_max_sync(kAll, a.hi)};
@@ -45,14 +50,21 @@ ATTNJIT_DEVICE FloatRange of_warp(FloatRange a) {
   return a;
 }
 
-/// What `count` elements are among, of which element(i) is one. A lane has every 32nd. NOTE: lanes
-/// past the end read the last one again.
+/// What `count` elements are among, of which element(i) is one. A lane has every 32nd, four at a
+/// time. NOTE: past the end the last one is read again, so that there is no second loop for what is
+/// left of a fourth: compile time counts each copy of a read.
 template <class Element>
 ATTNJIT_DEVICE auto range_of_elements(u32 count, int lane, Element element) {
-  const auto read = [&](u32 i) { return element(static_cast<int>(i < count ? i : count - 1)); };
-  auto all = range_of(read(static_cast<u32>(lane)));
-#pragma unroll 4
-  for (u32 i = 32; i < count; i += 32) all = hull(all, range_of(read(i + lane)));
+  constexpr u32 kTogether = 4;
+  auto all = no_range_like(decltype(element(0)){});
+#pragma unroll 1
+  for (u32 first = 0; first < count; first += 32 * kTogether) {
+#pragma unroll
+    for (u32 i = 0; i < kTogether; ++i) {
+      const u32 at = min(first + 32 * i + static_cast<u32>(lane), count - 1);
+      all = hull(all, range_of(element(static_cast<int>(at))));
+    }
+  }
   // NOTE: a NaN's range is every float.
   if constexpr (requires { all.nan; }) {
     if (__any_sync(kAll, all.nan)) return any_float();

@@ -31,10 +31,20 @@ ATTNJIT_DEVICE u32 bits_of_quad(u32 columns, int q) {
   return (halves & 0x0fu) | (halves >> 12 & 0xf0u);
 }
 
-/// The columns of which lane q has 8 bits.
-ATTNJIT_DEVICE u32 columns_of_quad(u32 bits, int q) {
-  const u32 halves = (bits | bits << 12) & 0x000f000fu;
-  return ((halves | halves << 6) & 0x03030303u) << 2 * q;
+/// Byte i of four words, from the first on.
+ATTNJIT_DEVICE u32 byte_of_each(const u32 (&words)[kQuad], int i) {
+  const u32 pick = static_cast<u32>(i | (i + 4) << 4);
+  return __byte_perm(__byte_perm(words[0], words[1], pick), __byte_perm(words[2], words[3], pick),
+                     0x5410);
+}
+
+/// Of 32 columns, a bit each, by what the lanes of a quad have of them: a byte each, which is four
+/// pairs. So it turns a square of pairs, of 2 by 2 and then within these.
+ATTNJIT_DEVICE u32 columns_of_quad(u32 lanes) {
+  const u32 far = (lanes ^ lanes >> 12) & 0x0000f0f0u;
+  const u32 halves = lanes ^ far ^ far << 12;
+  const u32 near = (halves ^ halves >> 6) & 0x00cc00ccu;
+  return halves ^ near ^ near << 6;
 }
 
 }  // namespace attnjit

@@ -33,6 +33,30 @@ ATTNJIT_DEVICE u32 visible_word(Coord c, const KvRange& row, const Params& p) {
   }
 }
 
+/// The words of the columns from c.kv_idx on. NOTE: an expression stands at one place, for compile
+/// time: four words of which 8 columns are unrolled each were a sixth of a kernel's.
+template <class Mask, int kWords, class Params>
+ATTNJIT_DEVICE void visible_words(u32 (&words)[kWords], Coord c, const KvRange& row, bool hidden,
+                                  const Params& p) {
+  const int first = c.kv_idx;
+  if constexpr (Mask::kInterval) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      c.kv_idx = first + 32 * i;
+      words[i] = hidden ? 0 : visible_word<Mask>(c, row, p);
+    }
+  } else {
+#pragma unroll 1
+    for (int number = 0; number < kWords; ++number) {
+      c.kv_idx = first + 32 * number;
+      // NOTE: turned by a word each time around: an index would put them into local memory.
+#pragma unroll
+      for (int i = 0; i + 1 < kWords; ++i) words[i] = words[i + 1];
+      words[kWords - 1] = hidden ? 0 : visible_word<Mask>(c, row, p);
+    }
+  }
+}
+
 /// The words of the columns from c.kv_idx on, by a mask that is interpreted.
 template <class Mask, int kWords, class Params>
 ATTNJIT_DEVICE void interpreted_words(u32 (&words)[kWords], const Coord& c, bool hidden,
@@ -58,16 +82,11 @@ ATTNJIT_DEVICE void interpreted_words(u32 (&words)[kWords], const Coord& c, bool
 template <int kWords>
 ATTNJIT_DEVICE void words_of_block(u32 (&words)[kWords], const u32* bits, int first, int keys) {
   const uint4 row = *reinterpret_cast<const uint4*>(bits);
-  const u32 of_lanes[] = {row.x >> first / 4, row.y >> first / 4, row.z >> first / 4,
-                          row.w >> first / 4};
+  const u32 of_lanes[kQuad] = {row.x >> first / 4, row.y >> first / 4, row.z >> first / 4,
+                               row.w >> first / 4};
 #pragma unroll
   for (int i = 0; i < kWords; ++i) {
-    words[i] = 0;
-#pragma unroll
-    for (int q = 0; q < kQuad; ++q) {
-      words[i] |= columns_of_quad(of_lanes[q] >> 8 * i & 0xffu, q);
-    }
-    words[i] &= low_bits(keys - 32 * i);
+    words[i] = columns_of_quad(byte_of_each(of_lanes, i)) & low_bits(keys - 32 * i);
   }
 }
 

@@ -260,11 +260,8 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
           interpreted_words<Mask>(words, coord, hidden, params);
         }
       } else if (score_by_score) {
-#pragma unroll
-        for (int batch = 0; batch < kBatches; ++batch) {
-          coord.kv_idx = first_kv + 32 * batch;
-          words[batch] = hidden ? 0 : visible_word<Mask>(coord, visible, params);
-        }
+        coord.kv_idx = first_kv;
+        visible_words<Mask>(words, coord, visible, hidden, params);
       }
 
       // The statistic's slot is free: correction arrives for a P behind its read of the statistic

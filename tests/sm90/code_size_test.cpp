@@ -4,6 +4,8 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "../map_fixture.h"
 
@@ -22,6 +24,16 @@ class Sm90CodeSize : public KernelTest {
     int times = 0;
     for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++times;
     return times;
+  }
+  // A module's kernels, each from its name on.
+  static std::vector<std::string_view> kernels_of(std::string_view ptx) {
+    std::vector<std::string_view> all;
+    for (std::size_t at = ptx.find(".entry"); at != ptx.npos;) {
+      const std::size_t next = ptx.find(".entry", at + 1);
+      all.push_back(ptx.substr(at, next - at));
+      at = next;
+    }
+    return all;
   }
   // Of the first kernel, without what says of which line they are.
   static std::string instructions_of(const std::string& ptx) {
@@ -123,6 +135,31 @@ TEST_F(Sm90CodeSize, BlackwellsRolesHaveFewStatements) {
 // here of two operands.
 TEST_F(Sm90CodeSize, OnePlaceOfAMapAsksAboutElements) {
   EXPECT_EQ(count(ptx_of(Arch::kSm90a, 128, causal_documents()), "redux.sync.min.s32"), 2);
+}
+
+// Of a map's kinds of tiles, seen whole, with bits and by itself, each makes S. Two have P V with
+// it, and what multiplies it by itself is before a tile by itself, too. O is made relative to
+// maxima that moved at one place for all. The producer loads V at two: the last one of all comes by
+// itself.
+TEST_F(Sm90CodeSize, TilesOfAMapSharePlaces) {
+  const std::string ptx = ptx_of(Arch::kSm90a, 128, causal_documents());
+  EXPECT_EQ(count(ptx, "wgmma.mma_async"), 3 * 8 + (2 + 1) * 8);
+  EXPECT_EQ(count(ptx, "mul.f32 o0_"), 64);
+  EXPECT_EQ(count(ptx, "cp.async.bulk.tensor.4d.shared"), (1 + 1 + 2) * 2);
+}
+
+// Each read of an array is a branch to the optimiser. On sm_100a the four words of a row share the
+// place that asks about a score, of which eight are asked together: there were 73 reads in all. The
+// kernel that makes the map reads elements, and rows' scores, four at a time and at no second place
+// for what is left of a fourth: it had 24 and 30.
+TEST_F(Sm90CodeSize, ElementsAreReadAtFewPlaces) {
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
+    const std::string ptx = ptx_of(arch, 128, causal_documents());
+    const auto kernels = kernels_of(ptx);
+    ASSERT_GE(kernels.size(), 2u);
+    EXPECT_LT(count(kernels[0], "ld.global"), 30) << to_string(arch);
+    EXPECT_LT(count(kernels[1], "ld.global"), 20) << to_string(arch);
+  }
 }
 
 // What a tensor adds to scores hides by itself: beside it an `or` hides nothing, and its other

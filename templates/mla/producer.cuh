@@ -115,7 +115,7 @@ struct BoxCopies {
       }
     }
     __syncwarp();
-    if (ends) tail |= 2 * (stage + 1);
+    if (ends) tail = (tail & 1) | 2 * (stage + 1);
     if constexpr (kHasV || Config::kLoadsApart) ring.advance(Config::kStages);
   }
 

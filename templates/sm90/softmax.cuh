@@ -202,41 +202,6 @@ constexpr bool sums_by_product() {
   return requires { Config::kOnesOffset; };
 }
 
-/// Scores in an array, for what is done with those in registers with names, too
-/// (sm90/score_registers.cuh).
-template <class Config, int kScores>
-struct ScoreArray {
-  static constexpr int kCount = kScores;
-  const float (&values)[kCount];
-
-  /// The largest of each row's scores and of what `largest` was.
-  ATTNJIT_DEVICE void find_largest(float (&largest)[2]) const {
-    for_both_rows<loops_over_rows<Config>()>([&](int half) {
-#pragma unroll
-      for (int i = 2 * half; i < kCount; i += 4) {
-        largest[half] = fmaxf(largest[half], fmaxf(values[i], values[i + 1]));
-      }
-    });
-  }
-
-  /// Probabilities of scores, 2^(score * scale + shift) of each row's, packed. Sums 0 and 2 are of
-  /// the first row, 1 and 3 of the second one.
-  template <bool kBf16>
-  ATTNJIT_DEVICE void probabilities(const float (&scale)[2], const float (&shift)[2],
-                                    u32 (&pairs)[kCount / 2], float (&sums)[4]) const {
-    for_both_rows([&](int half) {
-#pragma unroll
-      for (int i = 2 * half; i < kCount; i += 4) {
-        const float x = exp2_approx(fmaf(values[i], scale[half], shift[half]));
-        const float y = exp2_approx(fmaf(values[i + 1], scale[half], shift[half]));
-        pairs[i / 2] = pack_pair<kBf16>(x, y);
-        float& sum = sums[half + i / 4 % 2 * 2];
-        sum = i < 8 ? x + y : sum + (x + y);
-      }
-    });
-  }
-};
-
 /// The running state of a thread's two rows. Scores are in units of which `log2_scale` makes
 /// exponents of 2; log2_scale > 0. Probabilities are multiplied by 2^kPBias: of e4m3 that keeps
 /// small ones, and with what a maximum may grow it stays below 448.
@@ -251,7 +216,12 @@ struct OnlineSoftmax {
   template <int kCount>
   ATTNJIT_DEVICE bool step(float (&s)[kCount], float (&correction)[2]) {
     float largest[2] = {maximum[0], maximum[1]};
-    ScoreArray<Config, kCount>{s}.find_largest(largest);
+    for_both_rows<loops_over_rows<Config>()>([&](int half) {
+#pragma unroll
+      for (int i = 2 * half; i < kCount; i += 4) {
+        largest[half] = fmaxf(largest[half], fmaxf(s[i], s[i + 1]));
+      }
+    });
     const bool moved = move_far_maxima(largest, correction);
     for_both_rows<loops_over_rows<Config>()>([&](int half) {
       const float origin = this->origin(half);
@@ -285,7 +255,7 @@ struct OnlineSoftmax {
     return moved;
   }
 
-  /// The same with scores, of either kind, that stay as they are: `pairs` gets their
+  /// The same with such scores, which stay as they are: `pairs` gets their
   /// probabilities. Maxima are looked for only in a tile where probabilities, relative to those of
   /// earlier tiles, sum up to so much that one may exceed 2^threshold.
   ///

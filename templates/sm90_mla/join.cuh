@@ -103,16 +103,17 @@ struct Ending {
   /// each row, to use(first column, pairs of the first row, of the second).
   template <class Use>
   ATTNJIT_DEVICE void pack(const float (&factor)[2], const Use& use) const {
-    u32 rows_pairs[2][4];
+    u32 own[2][4];
     O::pack(
         factor, [&](int i) { return is_ended(i); },
         [&](int i, int first, const u32(&pairs)[4]) {
-          const int half = first / 8 % 2;
+          const bool later = first / 8 % 2 == 1;  // of 32 columns, the last 16
+#pragma unroll
           for (int row = 0; row < 2; ++row) {
-            rows_pairs[row][2 * half] = pairs[row];
-            rows_pairs[row][2 * half + 1] = pairs[2 + row];
+            own[row][later ? 2 : 0] = pairs[row];
+            own[row][later ? 3 : 1] = pairs[2 + row];
           }
-          if (half == 1) use(kBlockColumns * i + 2 * (first - 8), rows_pairs);
+          if (later) use(kBlockColumns * i + 2 * (first - 8), own);
         });
   }
   /// And 16 columns at a time as numbers of both rows, to use(first column, numbers).

@@ -10,7 +10,6 @@ namespace attnjit::sm90_mla {
 
 /// A consumer's half of O: 64 rows of its blocks of columns, in PTX registers with names
 /// (sm90/named_registers.cuh says why), a set for each product with V.
-///
 template <class Config>
 struct Output {
   using Layout = LayoutOf<Config>;

@@ -66,9 +66,8 @@ TEST_F(Sm100Deep, DamagesAreSeen) {
       {"sm100_mla/softmax.cuh", "      await_output();\n      sm100::", "      sm100::"},
       // K and V that have not landed; rows past the end, zeroed elsewhere, or said to be too late.
       {"sm100_mla/products.cuh", "smem.wait(smem.kv_full(ring.stage, block), ring.parity);", ""},
-      {"mla/producer.cuh", "smem.kv(tail_stage, Tiles::kFirstOfV + block)",
-       "smem.kv(tail_stage, block)"},
-      {"mla/producer.cuh", "copies.finish_tail();\n            place = next;", "place = next;"},
+      {"mla/producer.cuh", "smem.kv(stage, Tiles::kFirstOfV + block)", "smem.kv(stage, block)"},
+      {"mla/producer.cuh", "copies.finish_tail();\n          place = next;", "place = next;"},
       // Memory that is given up before the last products have read it.
       {"sm100_mla/products.cuh",
        "if constexpr (Config::kOwnV) this->await_release(Layout::kFirstOfV, Layout::kOvBlocks);",

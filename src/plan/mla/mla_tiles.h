@@ -44,7 +44,7 @@ struct MlaTiles {
 
   int rows() const { return kRows * cluster; }
   /// Warps that load keep in shared memory where their lists of work stand.
-  bool parks_lists() const { return runs || (widened_blocks > 0 && kv_lens); }
+  bool parks_lists() const { return runs || (two_readers && widened_blocks > 0 && kv_lens); }
   /// Stages that have barriers: where there is memory for one, those of two readers take turns with
   /// it.
   int barrier_stages() const { return two_readers && num_stages == 1 ? 2 : num_stages; }

@@ -246,7 +246,10 @@ std::string_view product_fence_reason_of(std::string_view kind, const Context& c
   // Behind the product before nothing is written that a product reads: no f32, no packed pair.
   if (product == context.before.npos) return {};
   const std::string_view between = std::string_view(context.before).substr(product);
-  if (has(between, "%f") || has(between, "cvt.rn") || has(between, "wait_group")) return {};
+  if (has(between, "%f") || has(between, "cvt.rn") || has(between, "wait_group") ||
+      has(between, "mov.f32 ") || has(between, "selp.f32 ")) {
+    return {};
+  }
   // Nor does another way come from where there was no product.
   if (has(between, "bra.uni")) return {};
   return "between two products: the fence before the first covers O and P too";
@@ -305,8 +308,10 @@ std::string_view mla_reason_of(std::string_view subject, std::string_view kind,
            "waits for both, and the other's arrival releases";
   }
   // NOTE: what is said of a list is stored behind the wait for the rope's block alone.
+  const std::size_t all_made = before.rfind("wgmma.wait_group");
   if (kind == "arrival made relaxed" && !lists && is_behind_scores(before) &&
-      has(last_lines(before, 10), "wgmma.wait_group")) {
+      has(last_lines(before, 10), "wgmma.wait_group") &&
+      !has(before.substr(all_made), "mbarrier.arrive")) {
     return "the rope's block: the same warps hand back their half of V behind it, by arrivals that "
            "release, and the copy waits for that half, too";
   }
@@ -363,7 +368,8 @@ std::string_view warp_barrier_reason_of(std::string_view subject, const Context&
                          !has(behind, "fence") && !has(behind, "mbarrier") && !has(behind, "bar.");
     // A work tile is more than one store.
     const std::string_view before = last_lines(context.before.substr(0, parked), 6);
-    if (at_once && has(before, "st.shared.v4.b32")) {
+    if (at_once && has(before, "st.shared.v4.b32") && !has(before, "bar.") &&
+        !has(before, "mbarrier")) {
       return "behind the work tile that lane 0 parks, and takes back itself";
     }
     // NOTE: not where warps load tiles of every second stage: one may have none to load.

@@ -75,14 +75,6 @@ struct Consumer {
   /// it gains nothing, since products are the bound.
   static constexpr bool kFollows =
       !Config::kE4m3 && !Config::kWidensKv && !Config::kRescaleByRow && Layout::kPvColumns <= 128;
-  /// Whether what tiles seldom do stands at one place for all kinds of tiles, for compile time:
-  /// maxima move, and O is corrected. A first tile leaves its probabilities to that place, too.
-  /// NOTE: beside what sequences of their own lengths, partitions or 192 columns of K hold it
-  /// spills.
-  ATTNJIT_DEVICE static constexpr bool ends_together() {
-    return Config::kMapBits && kFollows && !Config::kSplit && !kLengthsDiffer<Config> &&
-           Config::kQkDepth <= 128 && !interprets<ScoreMod>() && !Config::kDebugWaits;
-  }
   /// Where O is staged: in memory of its own, if at all, or in Q's, which it then holds until it is
   /// stored.
   static constexpr bool kOwnO = Config::kOBlocks > 0 || Layout::kDirectO;
@@ -208,6 +200,8 @@ struct Consumer {
     if constexpr (Config::kMapBits) return is_masked(rows) && rows.note.bits != 0;
     return false;
   }
+  /// Whether the mask is asked about the tile.
+  ATTNJIT_DEVICE bool asks(const Rows& rows) const { return is_masked(rows) && !has_bits(rows); }
   /// Reads them: a thread's columns of a row of a block are a word (maps/block_bits.cuh).
   ATTNJIT_DEVICE void read_bits(Bits& bits, const Rows& rows) const {
     if constexpr (Config::kMapBits) {
@@ -314,20 +308,13 @@ struct Consumer {
     if constexpr (Config::kListed) rows.next = note_of_warp(note);
   }
 
-  /// What a tile has left where tiles end together: its probabilities, with maxima that move.
-  ATTNJIT_DEVICE void end_tile(Rows& rows) {
-    if constexpr (ends_together()) {
-      float correction[2];
-      if (rows.softmax.template find_maxima<kPvBf16>(ScoresOf<Config>{}, rows.p, correction)) {
-        correct(rows, correction);
-      }
-    }
-  }
-
   /// A tile by itself: P V of the tile before, unless there is none, then S, then the softmax.
-  /// Where there is a map with bits, those of a masked tile are given. True: end_tile() is to
-  /// follow.
-  ATTNJIT_DEVICE bool first_tile(Rows& rows, Bits& bits, bool none_before) {
+  ATTNJIT_DEVICE void first_tile(Rows& rows, bool none_before) {
+    Bits bits;
+    if constexpr (Config::kMapBits) {
+      // NOTE: before anything is waited for: the scores are made while they come.
+      if (has_bits(rows)) read_bits(bits, rows);
+    }
     await_k();
     const Note note = read_note();
     if (!none_before) {
@@ -343,15 +330,11 @@ struct Consumer {
     } else if (Config::kListed && rows.turn) {
       await_turn<Config>(rank);
     }
-    return scores_alone(rows, bits, note, !none_before || (Config::kListed && rows.turn),
-                        Config::kListed && !none_before);
-  }
-  ATTNJIT_DEVICE void first_tile(Rows& rows, bool none_before) {
-    Bits bits;
-    first_tile(rows, bits, none_before);
+    scores_alone(rows, bits, note, !none_before || (Config::kListed && rows.turn),
+                 Config::kListed && !none_before);
   }
   /// S and the softmax of such a tile, whose K is there.
-  ATTNJIT_DEVICE bool scores_alone(Rows& rows, Bits& bits, Note note, bool passes_turn,
+  ATTNJIT_DEVICE void scores_alone(Rows& rows, Bits& bits, Note note, bool passes_turn,
                                    bool releases_v) {
     Scores s;
     float correction[2];
@@ -360,8 +343,8 @@ struct Consumer {
     if (passes_turn) pass_turn<Config>(turn_after);
     key_scales.await();
     look_ahead(rows, note);
-    if constexpr (asks_first() && !Config::kMapBits) {
-      if (is_masked(rows)) ask_mask(bits, rows);
+    if constexpr (asks_first()) {
+      if (asks(rows)) ask_mask(bits, rows);
     }
     end_qk<0>(s, rows);
     if (releases_v) {
@@ -370,19 +353,23 @@ struct Consumer {
     }
     key_scales.begin(lane);
     finish_scores(s, rows, is_masked(rows), bits);
-    if constexpr (ends_together()) return true;
     if (make_probabilities(s, rows, correction, [] {})) correct(rows, correction);
-    return false;
   }
 
-  /// A tile whose S is issued with P V of the tile before. As first_tile().
-  ATTNJIT_DEVICE bool tile(Rows& rows, Bits& bits, bool masked) {
+  /// A tile whose S is issued with P V of the tile before. Where there is a map, a masked one has
+  /// bits.
+  ATTNJIT_DEVICE void tile(Rows& rows, bool masked) {
     if constexpr (Config::kDebugWaits) {
       // NOTE: a bounded wait takes registers that ptxas does not have while a wgmma runs.
-      return first_tile(rows, bits, false);
+      first_tile(rows, false);
+      return;
     }
     Scores s;
+    Bits bits;
     float correction[2];
+    if constexpr (Config::kMapBits) {
+      if (masked) read_bits(bits, rows);
+    }
     await_k();
     const Note note = read_note();
     await_turn<Config>(rank);
@@ -401,10 +388,6 @@ struct Consumer {
     }
     end_qk<1>(s, rows);
     finish_scores(s, rows, masked, bits);
-    if constexpr (ends_together()) {
-      end_pv();
-      return !rows.softmax.template keep_maxima<kPvBf16>(ScoresOf<Config>{}, rows.p);
-    }
     bool moved;
     if constexpr (kFollows) {
       end_pv();  // whose operand P's registers are
@@ -416,11 +399,6 @@ struct Consumer {
       });
     }
     if (moved) correct(rows, correction);
-    return false;
-  }
-  ATTNJIT_DEVICE void tile(Rows& rows, bool masked) {
-    Bits bits;
-    tile(rows, bits, masked);
   }
 
   /// O += P V of the last tile.
@@ -508,8 +486,8 @@ struct Consumer {
   /// these may not see all. NOTE: compile time counts each copy of a tile's code. Masked tiles are
   /// first_tile()'s, as under a causal mask, and one place multiplies what is left, before a tile
   /// that these rows do not see and at the end. Full tiles have a loop of their own: what does not
-  /// change within it is computed before it. So do masked ones where a map has bits, of which masks
-  /// that need a map may have many: then first_tile() is the first one's alone.
+  /// change within it is computed before it. So do those of which a map has bits: masks that need a
+  /// map may have many.
   ATTNJIT_DEVICE void walk_list(Rows& rows) {
     bool left = false;  // P of a tile is to be multiplied yet
     rows.next = announced_note<Note>(rows.work);
@@ -519,8 +497,6 @@ struct Consumer {
       rows.note = rows.next;
       rows.index = rows.note.tile();
       const bool end = !rows.note.is_tile();
-      bool unfinished = false;
-      Bits bits;
       if (end || !rows.note.seen(rank)) {
         if (left) last_product(rows);
         left = false;
@@ -531,30 +507,17 @@ struct Consumer {
         skip(1, rows.turn);
       } else if (!interprets<ScoreMod>() && left && rows.note.full(rank)) {
         while (true) {
-          unfinished = tile(rows, bits, false);
-          if (unfinished || !rows.next.full(rank)) break;
+          tile(rows, false);
+          if (!rows.next.full(rank)) break;
           rows.index = rows.next.tile();
         }
+      } else if (left && has_bits(rows)) {
+        tile(rows, true);
       } else {
-        // NOTE: before anything is waited for, and at one place: bits, or what the mask says.
-        const bool masked = is_masked(rows);
-        if constexpr (Config::kMapBits) {
-          if (has_bits(rows)) {
-            read_bits(bits, rows);
-          } else if (masked) {
-            ask_mask(bits, rows);
-          }
-        }
-        if (Config::kMapBits && left && masked) {
-          unfinished = tile(rows, bits, true);
-        } else {
-          unfinished =
-              first_tile(rows, bits, (Config::kMapBits && !interprets<ScoreMod>()) || !left);
-          release_q_late();
-          left = true;
-        }
+        first_tile(rows, !left);
+        release_q_late();
+        left = true;
       }
-      if (unfinished) end_tile(rows);
       rows.turn = true;
     }
   }

@@ -265,7 +265,12 @@ struct OnlineSoftmax {
   template <bool kBf16, class Scores>
   ATTNJIT_DEVICE bool follow(const Scores& scores, u32 (&pairs)[Scores::kCount / 2],
                              float (&correction)[2]) {
-    constexpr float kMost = most_of_sums();
+    static_assert(!Config::kRescaleByRow && Config::kPBias == 0.0f,
+                  "rows of a warp move together, and P has no bias");
+    static_assert(Config::kExp2FmaPairs == 0, "scores may exceed what the polynomial is for");
+    static_assert(Config::kRescaleThreshold == static_cast<int>(Config::kRescaleThreshold),
+                  "a whole power of two");
+    constexpr float kMost = static_cast<float>(1 << static_cast<int>(Config::kRescaleThreshold));
     u32 moved = 0;
     float sums[4];
     while (true) {
@@ -283,35 +288,6 @@ struct OnlineSoftmax {
     }
     add_pairs(sums);
     return moved != 0;
-  }
-
-  /// follow() in two halves, of which tiles of all kinds share the second: the probabilities,
-  /// unless one may exceed 2^threshold, in any row of the warp. False: it may, and nothing is
-  /// summed.
-  template <bool kBf16, class Scores>
-  ATTNJIT_DEVICE bool keep_maxima(const Scores& scores, u32 (&pairs)[Scores::kCount / 2]) {
-    float sums[4];
-    scores.template probabilities<kBf16>({log2_scale[0], log2_scale[1]}, {-origin(0), -origin(1)},
-                                         pairs, sums);
-    constexpr float kMost = most_of_sums();
-    const bool small = sums[0] <= kMost && sums[2] <= kMost &&  //
-                       sums[1] <= kMost && sums[3] <= kMost;
-    if (!__all_sync(0xffffffffu, small)) return false;
-    add_pairs(sums);
-    return true;
-  }
-  /// And the probabilities with maxima that move where one has grown far. As step().
-  template <bool kBf16, class Scores>
-  ATTNJIT_DEVICE bool find_maxima(const Scores& scores, u32 (&pairs)[Scores::kCount / 2],
-                                  float (&correction)[2]) {
-    float largest[2] = {maximum[0], maximum[1]};
-    scores.find_largest(largest);
-    const bool moved = move_far_maxima(largest, correction);
-    float sums[4];
-    scores.template probabilities<kBf16>({log2_scale[0], log2_scale[1]}, {-origin(0), -origin(1)},
-                                         pairs, sums);
-    add_pairs(sums);
-    return moved;
   }
 
   /// Where rows are summed by product: adds a tile's sums, each of which a thread has twice, in two
@@ -333,16 +309,6 @@ struct OnlineSoftmax {
   }
 
  private:
-  /// Sums of probabilities none of which exceeds 2^threshold.
-  ATTNJIT_DEVICE static constexpr float most_of_sums() {
-    static_assert(!Config::kRescaleByRow && Config::kPBias == 0.0f,
-                  "rows of a warp move together, and P has no bias");
-    static_assert(Config::kExp2FmaPairs == 0, "scores may exceed what the polynomial is for");
-    static_assert(Config::kRescaleThreshold == static_cast<int>(Config::kRescaleThreshold),
-                  "a whole power of two");
-    return static_cast<float>(1 << static_cast<int>(Config::kRescaleThreshold));
-  }
-
   /// Moves the maxima to the largest of this lane's columns, if in the warp one has grown far. True
   /// where it has.
   ATTNJIT_DEVICE bool move_far_maxima(float (&largest)[2], float (&correction)[2]) {

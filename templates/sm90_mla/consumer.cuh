@@ -335,8 +335,11 @@ struct Consumer {
     if constexpr (kFollows) {
       return rows.softmax.template follow<Config::kBf16>(Scores{}, p, correction);
     } else {
-      const bool moved = rows.softmax.template step<Scores>(correction);
-      Scores::template pack<Config::kBf16>(p);
+      // NOTE: as an array: by statements deep heads took 0.3 to 1.4 % more cycles (the clock).
+      float s[Scores::kCount];
+      Scores::read(s);
+      const bool moved = rows.softmax.step(s, correction);
+      pack_pairs<Config::kBf16>(p, s);
       return moved;
     }
   }

@@ -137,17 +137,6 @@ TEST_F(Sm90CodeSize, OnePlaceOfAMapAsksAboutElements) {
   EXPECT_EQ(count(ptx_of(Arch::kSm90a, 128, causal_documents()), "redux.sync.min.s32"), 2);
 }
 
-// Of a map's kinds of tiles, seen whole, with bits and by itself, each makes S. Two have P V with
-// it, and what multiplies it by itself is before a tile by itself, too. O is made relative to
-// maxima that moved at one place for all. The producer loads V at two: the last one of all comes by
-// itself.
-TEST_F(Sm90CodeSize, TilesOfAMapSharePlaces) {
-  const std::string ptx = ptx_of(Arch::kSm90a, 128, causal_documents());
-  EXPECT_EQ(count(ptx, "wgmma.mma_async"), 3 * 8 + (2 + 1) * 8);
-  EXPECT_EQ(count(ptx, "mul.f32 o0_"), 64);
-  EXPECT_EQ(count(ptx, "cp.async.bulk.tensor.4d.shared"), (1 + 1 + 2) * 2);
-}
-
 // Each read of an array is a branch to the optimiser. On sm_100a the four words of a row share the
 // place that asks about a score, of which eight are asked together: there were 73 reads in all. The
 // kernel that makes the map reads elements, and rows' scores, four at a time and at no second place

@@ -186,41 +186,6 @@ TEST(Sm90Plan, ListsOfWorkAreParkedBesideWhoWidens) {
   EXPECT_FALSE(parks([](AttentionSpec& s) { s.page_size = 16; }));
 }
 
-// Of e4m3 slopes, scales of keys and masks other than causal take registers, of which three
-// consumers have enough for one of them.
-TEST(Sm90Plan, ConsumersOfE4m3AreTwoBesideWhatTakesRegisters) {
-  const auto consumers = [](int depth, auto change) {
-    AttentionSpec spec = sm90_spec(depth);
-    spec.qkv_dtype = Dtype::kE4m3;
-    spec.mask.kind = MaskSpec::Kind::kCausal;
-    change(spec);
-    return plan_of(spec).sm90->num_consumers;
-  };
-  const auto slopes = [](AttentionSpec& s) { s.score_mod.kind = ScoreModSpec::Kind::kAlibi; };
-  const auto window = [](AttentionSpec& s) { s.mask.kind = MaskSpec::Kind::kSlidingWindow; };
-  const auto scales = [](AttentionSpec& s) { s.scales = Scales::kToken; };
-  const auto both = [](auto one, auto other) {
-    return [=](AttentionSpec& s) {
-      one(s);
-      other(s);
-    };
-  };
-  for (const int depth : {64, 128}) {
-    EXPECT_EQ(consumers(depth, slopes), 3);
-    EXPECT_EQ(consumers(depth, window), 3);
-    EXPECT_EQ(consumers(depth, both(slopes, window)), 2);
-  }
-  EXPECT_EQ(consumers(64, scales), 3);
-  EXPECT_EQ(consumers(64, both(scales, window)), 2);
-  EXPECT_EQ(consumers(64, both(scales, slopes)), 2);
-  EXPECT_EQ(consumers(128, both(slopes,
-                                [&](AttentionSpec& s) {
-                                  window(s);
-                                  s.qkv_dtype = Dtype::kBf16;
-                                })),
-            3);
-}
-
 // NOTE: warps that no role names are missing from a report of the clock. The kernel is told of as
 // many.
 TEST(Sm90Plan, EachWarpThatRewritesTilesHasARole) {

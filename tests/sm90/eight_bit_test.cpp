@@ -203,23 +203,5 @@ TEST_F(Sm90EightBit, SpillsNothing) {
   expect_no_spills(some_of<AttentionSpec>(specs, 4));
 }
 
-// Three consumers spilled 12 to 300 bytes of these.
-TEST_F(Sm90EightBit, SlopesSpillNothing) {
-  std::vector<AttentionSpec> specs;
-  for (const int depth : {64, 128, 96}) {
-    for (const MaskSpec& mask : {window_of(512), expression_of("(q_idx - kv_idx) % 3 == 0")}) {
-      specs.push_back(with_group(summed_spec(depth, mask), 16, 4));
-      specs.back().scales = Scales::kHead;
-      specs.back().score_mod.kind = ScoreModSpec::Kind::kAlibi;
-    }
-  }
-  specs.push_back(with_group(summed_spec(64, mask_of(Kind::kCausal)), 16, 4));
-  specs.back().scales = Scales::kToken;
-  specs.back().score_mod.kind = ScoreModSpec::Kind::kAlibi;
-  specs.push_back(with_group(summed_spec(64, window_of(512)), 16, 4));
-  specs.back().scales = Scales::kToken;
-  expect_no_spills(some_of<AttentionSpec>(specs));
-}
-
 }  // namespace
 }  // namespace attnjit::sm90

@@ -205,15 +205,9 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
   const bool hides = spec.mask.kind != MaskSpec::Kind::kNull;
   const bool windowed = hides && !contains(spec, MaskSpec::Kind::kCausal);
   Sm90Plan plan;
-  // NOTE: above depth 64 scales of keys take registers that three consumers do not have. Of e4m3
-  // slopes and masks other than causal do, too: three consumers have them for one of the three.
+  // NOTE: above depth 64 scales of keys take registers that three consumers do not have.
   const int most_depth = key_scales ? 64 : 128;
-  const int heavy = static_cast<int>(spec.score_mod.kind == ScoreModSpec::Kind::kAlibi) +
-                    static_cast<int>(key_scales) + static_cast<int>(windowed || listed);
-  plan.num_consumers =
-      (light || capped) && !mapped && spec.qk_depth <= most_depth && (heavy < 2 || !is_e4m3(spec))
-          ? 3
-          : 2;
+  plan.num_consumers = (light || capped) && !mapped && spec.qk_depth <= most_depth ? 3 : 2;
   plan.key_scales = key_scales;
   plan.num_stages = 2;
   plan.num_q_stages = 2;

@@ -36,7 +36,11 @@ class InterpretedTest : public MapTest {
 
   std::unique_ptr<Kernel> kernel_of(const AttentionSpec& spec) {
     auto kernel = compiled(spec);
-    if (kernel && spec.interpreted) interpreting_.insert(kernel->generated.ptx);
+    if (kernel && spec.interpreted) {
+      const Result<KernelSource> source = generate(kernel->generated.plan, TemplateSet::embedded());
+      EXPECT_TRUE(source.ok());
+      if (source.ok()) interpreting_.insert(source->text);
+    }
     return kernel;
   }
   /// How many kernels that interpret there were.
@@ -171,7 +175,7 @@ class InterpretedTest : public MapTest {
     expect_interprets(deep, {{{70}, {200}}}, true);
   }
 
-  std::set<std::string> interpreting_;  // PTX of each kernel that interprets
+  std::set<std::string> interpreting_;  // the text of each kernel that interprets
 };
 
 }  // namespace attnjit::interpreted_test

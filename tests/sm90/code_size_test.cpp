@@ -146,7 +146,7 @@ TEST_F(Sm90CodeSize, ElementsAreReadAtFewPlaces) {
     const std::string ptx = ptx_of(arch, 128, causal_documents());
     const auto kernels = kernels_of(ptx);
     ASSERT_GE(kernels.size(), 2u);
-    EXPECT_LT(count(kernels[0], "ld.global"), 30) << to_string(arch);
+    EXPECT_LE(count(kernels[0], "ld.global"), arch == Arch::kSm90a ? 25 : 29) << to_string(arch);
     EXPECT_LT(count(kernels[1], "ld.global"), 20) << to_string(arch);
   }
 }

@@ -190,12 +190,12 @@ TEST_F(Sm90EightBit, SpillsNothing) {
   constexpr auto kHeadScales = [](AttentionSpec& s) { s.scales = Scales::kHead; };
   constexpr auto kLse = [](AttentionSpec& s) { s.return_lse = true; };  // the producer has 56
   std::vector<AttentionSpec> specs;
-  for (const int depth : {128, 112}) {
-    for (void (*const change)(AttentionSpec&) : {+kHeadScales, +kUnchanged, +kLse}) {
-      for (const MaskSpec& mask :
-           {mask_of(Kind::kNull), mask_of(Kind::kCausal), window_of(512),
-            expression_of("(q_idx - kv_idx) % 3 == 0"),
-            expression_of("q_idx >= kv_idx && (kv_idx < 40 || kv_idx / 1000 == q_idx / 1000)")}) {
+  for (const MaskSpec& mask :
+       {mask_of(Kind::kNull), mask_of(Kind::kCausal), window_of(512),
+        expression_of("(q_idx - kv_idx) % 3 == 0"),
+        expression_of("q_idx >= kv_idx && (kv_idx < 40 || kv_idx / 1000 == q_idx / 1000)")}) {
+    for (const int depth : {128, 112}) {
+      for (void (*const change)(AttentionSpec&) : {+kHeadScales, +kUnchanged, +kLse}) {
         change(specs.emplace_back(with_group(summed_spec(depth, mask), 16, 4)));
       }
     }

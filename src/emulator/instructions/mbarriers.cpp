@@ -139,8 +139,7 @@ bool begun_together(Warp& warp, const Op& op, const BarrierOperation& operation,
   if (!shared_address(warp, op, operation, lane, &own)) return false;
   bool together = false;
   for (const u32 earlier : lanes_of(mask & ((u32{1} << lane) - 1))) {
-    if (!shared_address(warp, op, operation, earlier, &other)) return false;
-    if (other != own) continue;
+    if (!shared_address(warp, op, operation, earlier, &other) || other != own) continue;
     if (warp.lane32(op.s[1], earlier) != warp.lane32(op.s[1], lane)) return false;
     together = true;
   }

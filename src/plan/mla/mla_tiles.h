@@ -16,12 +16,13 @@ namespace attnjit {
 
 /// Work tiles of 64 rows per CTA, against tiles of 64 keys.
 struct MlaTiles {
-  static constexpr int kRows = 64;            ///< of a CTA
-  static constexpr int kKeys = 64;            ///< of a KV tile
-  static constexpr int kBlockColumns = 64;    ///< of 128 bytes: a TMA box, and the swizzle's row
-  static constexpr int kWorkBytes = 48;       ///< of an announced work tile, stored 16 at a time
-  static constexpr int kListedBytes = 16;     ///< that say which keys of a tile a list shows
-  static constexpr int kListsBytes = 4 * 16;  ///< where four warps' lists of work stand
+  static constexpr int kRows = 64;          ///< of a CTA
+  static constexpr int kKeys = 64;          ///< of a KV tile
+  static constexpr int kBlockColumns = 64;  ///< of 128 bytes: a TMA box, and the swizzle's row
+  static constexpr int kWorkBytes = 48;     ///< of an announced work tile, stored 16 at a time
+  static constexpr int kListedBytes = 16;   ///< that say which keys of a tile a list shows
+  static constexpr int kListBytes = 16;     ///< where a warp's list of work stands
+  static constexpr int kListsBytes = 4 * kListBytes;   ///< those of four
   static constexpr int kParkedBytes = 8 * kWorkBytes;  ///< what eight keep while they multiply
 
   int cluster = 1;           ///< CTAs that share a work tile, and load K for each other

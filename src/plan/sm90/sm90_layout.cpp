@@ -44,10 +44,10 @@ std::int64_t key_scales_bytes(const Sm90Plan& plan) {
 }
 
 /// Of the places where lists of work stand, of each warp that has one
-/// (templates/common/list_place.cuh, kListBytes).
+/// (templates/common/list_place.cuh).
 std::int64_t lists_bytes(const Sm90Plan& plan) {
-  constexpr int kListBytes = 16;
-  return plan.head_runs() ? MlaTiles::kListsBytes : plan.parks_list ? kListBytes : 0;
+  if (plan.head_runs()) return MlaTiles::kListsBytes;
+  return plan.parks_list ? MlaTiles::kListBytes : 0;
 }
 
 /// Of all notes. Barriers follow, of 8 bytes each.

@@ -106,6 +106,7 @@ enum class LaunchNumber : std::uint8_t {
   kTileGrowth,    ///< sm_90: groups that a kind has more than the one before
   kLowBody,       ///< sm_90: 1 for the body of low query tiles
   kEvenParts,     ///< absorbed MLA: of each sequence, where they are about as long as one another
+  kJoined,        ///< absorbed MLA: 1 where two CTAs have half of each even part, and join these
   kTotalHeads,    ///< sm_100: heads, or groups of them, of the whole batch
   kSectionHeads,  ///< sm_100: how many of them share the L2 cache
   kOneQuery,      ///< sm_100: 1 for the body with one query tile per CTA

@@ -55,6 +55,7 @@ constexpr std::array<NumberRow, static_cast<std::size_t>(LaunchNumber::kCount)> 
     {LaunchNumber::kTileGrowth, "tile_growth", Kind::kI32},
     {LaunchNumber::kLowBody, "low_body", Kind::kI32},
     {LaunchNumber::kEvenParts, "even_parts", Kind::kI32},
+    {LaunchNumber::kJoined, "joined", Kind::kI32},
     {LaunchNumber::kTotalHeads, "total_heads", Kind::kI32},
     {LaunchNumber::kSectionHeads, "section_heads", Kind::kI32},
     {LaunchNumber::kOneQuery, "one_query", Kind::kI32},

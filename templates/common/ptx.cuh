@@ -93,13 +93,6 @@ ATTNJIT_DEVICE int cluster_rank() {
   return rank;
 }
 
-/// %cluster_nctarank (10): CTAs of the cluster; 1 where the launch has none. The same at all times.
-ATTNJIT_DEVICE int cluster_ctas() {
-  int ctas;
-  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(ctas));
-  return ctas;
-}
-
 /// barrier.cluster (9.7.13.4): waits for all threads of the cluster that have not ended, and sees
 /// what they wrote.
 ATTNJIT_DEVICE void cluster_barrier() {

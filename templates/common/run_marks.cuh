@@ -27,15 +27,15 @@ constexpr int kWhole = -1;
 constexpr int first_of_parts(int n) { return -n; }
 ATTNJIT_DEVICE int parts_from_first(int partition) { return -partition; }
 
-/// Whether two CTAs may have half of an even part each, and join these (sm90_mla/join.cuh). The
-/// launch says so: its CTAs are in clusters of two.
+/// Whether two CTAs of a cluster may have half of an even part each, and join these
+/// (sm90_mla/join.cuh). The launch says so.
 template <class Config>
 constexpr bool may_join() {
   return requires { Config::kJoins; };
 }
-template <class Config>
-ATTNJIT_DEVICE bool joins() {
-  if constexpr (may_join<Config>()) return cluster_ctas() > 1;
+template <class Config, class Arguments>
+ATTNJIT_DEVICE bool joins(const Arguments& arguments) {
+  if constexpr (may_join<Config>()) return arguments.joined != 0;
   return false;
 }
 /// Then WorkTile::partition is that of the part, and this.

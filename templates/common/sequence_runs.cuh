@@ -93,7 +93,7 @@ struct SequenceRuns : SequenceLengths<Config, true, Arguments> {
   }
   /// The query tiles of all even parts.
   ATTNJIT_DEVICE int even_tiles(int parts) const {
-    return arguments.batch * parts * this->tiles() * (joins<Config>() ? 2 : 1);
+    return arguments.batch * parts * this->tiles() * (joins<Config>(arguments) ? 2 : 1);
   }
   ATTNJIT_DEVICE WorkTile tile_of(int sequence, int rank) const {
     const SequenceTile tile{sequence,          this->row_begin(sequence), this->key_begin(sequence),
@@ -142,7 +142,7 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
     const int teams = this->teams();
     if (teams < 2 || (Config::kRagged && sequences == 0)) return even(arguments.even_parts);
     int length = max(quotient(all - 1, teams), quotient(longest - 1, parts)) + 1;
-    const int even_parts = arguments.even_parts * (joins<Config>() ? 2 : 1);
+    const int even_parts = arguments.even_parts * (joins<Config>(arguments) ? 2 : 1);
     const int rounds = ceil_quotient(sequences * even_parts * this->tiles(), workers<Config>());
     const int even_units = ceil_quotient(longest, even_parts) + kBetween;
     if constexpr (kHeads) {
@@ -269,7 +269,7 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
  private:
   ATTNJIT_DEVICE WorkTile tile_of_even_part() {
     const int parts = left;
-    const bool joined = joins<Config>();
+    const bool joined = joins<Config>(arguments);
     const auto [of, part, rank] = this->even_tile(joined ? begin >> 1 : begin, parts);
     WorkTile work = this->tile_of(of, rank);
     const KvTiles reached = reached_by(work);

@@ -223,7 +223,7 @@ struct Producer {
   ATTNJIT_DEVICE void load_q_at_once() const {
     if (!loads_q_at_once()) return;
     const SequenceRuns<Config, Mask, Arguments, Params> runs{{arguments}, params};
-    const int place = worker<Config>() >> (joins<Config>() ? 1 : 0);
+    const int place = worker<Config>() >> (joins<Config>(arguments) ? 1 : 0);
     const auto [sequence, part, tile] = runs.even_tile(place, arguments.even_parts);
     if (sequence >= arguments.batch) return;
     WorkTile work{};

@@ -18,7 +18,8 @@
 // with k_head_bytes and the same of v where Config::kOwnV;
 // and where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
-// with int even_parts where Config::kRuns (common/sequence_runs.cuh)
+// with int even_parts where Config::kRuns, and int joined where Config::kJoins
+// (common/sequence_runs.cuh)
 #pragma once
 
 #include "mla/producer.cuh"
@@ -39,7 +40,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     init_barriers<Config>(smem.barrier(0));
   }
   // Where two CTAs join, each arrives at barriers of the other, which are made by then.
-  if (joins<Config>()) {
+  if (joins<Config>(arguments)) {
     cluster_arrive_relaxed();
     cluster_wait();
   }

@@ -357,6 +357,24 @@ TEST(Sm90MlaPlan, SplitsFewTiles) {
   EXPECT_EQ(parts(1, 1, 64), 1);
 }
 
+// The query tiles of a sequence are with CTAs of one cluster, whose SMs lie side by side.
+TEST(Sm90MlaPlan, CtasOfTheSameKeysAreNeighbours) {
+  const auto cluster = [](const KernelPlan& plan, const LaunchShapes& shapes, int sms) {
+    const Result<LaunchSequence> sequence = plan_launch(plan, shapes, {}, {}, {.sm_count = sms});
+    EXPECT_TRUE(sequence.ok()) << sequence.error().to_string();
+    return sequence ? sequence->launches.front().cluster[0] : 0U;
+  };
+  const KernelPlan plan = plan_of(sm90_mla_spec());
+  EXPECT_EQ(cluster(plan, paged_shapes_of(64, 1, 8192), 132), 2U);
+  EXPECT_EQ(cluster(plan, paged_shapes_of(128, 2, 1024), 132), 2U);
+  // A grid of 131 CTAs is no grid of clusters.
+  EXPECT_EQ(cluster(plan, paged_shapes_of(128, 2, 1024), 131), 1U);
+  // A query tile for each sequence.
+  AttentionSpec few = sm90_mla_spec();
+  few.num_q_heads = few.group = 16;
+  EXPECT_EQ(cluster(plan_of(few), paged_shapes_of(132, 1, 8192), 132), 1U);
+}
+
 // Two CTAs have half of a sequence each, where it would have two parts; or of a part, where a row
 // has more parts than a warp of the merge has lanes.
 TEST(Sm90MlaPlan, PairsOfCtasJoin) {
@@ -369,25 +387,38 @@ TEST(Sm90MlaPlan, PairsOfCtasJoin) {
     return sequence ? sequence->launches : std::vector<LaunchRecipe>{};
   };
   using Shape = std::array<std::uint32_t, 3>;
+  const std::vector<KernelParameter>& parameters = plan.main().parameters;
+  const auto at = static_cast<std::size_t>(
+      std::ranges::find(parameters, "joined", &KernelParameter::name) - parameters.begin());
+  ASSERT_LT(at, parameters.size());
+  const auto joins = [&](const LaunchRecipe& recipe) {
+    return std::get<std::int32_t>(recipe.args[at].value) == 1;
+  };
   // Whole, and of sequences that are too short to ask how long they are: no merge follows.
   std::vector<LaunchRecipe> found = launches(32, 1, 1024);
   ASSERT_EQ(found.size(), 1U);
+  EXPECT_TRUE(joins(found[0]));
   EXPECT_EQ(found[0].cluster, (Shape{2, 1, 1}));
   EXPECT_EQ(found[0].grid, (Shape{128, 1, 1}));
   // Long ones may differ, and then runs are dealt out to all SMs.
-  found = launches(32, 1, 8192);
+  found = launches(32, 1, 4096);
   ASSERT_EQ(found.size(), 2U);
+  EXPECT_TRUE(joins(found[0]));
   EXPECT_EQ(found[0].cluster, (Shape{2, 1, 1}));
   EXPECT_EQ(found[0].grid, (Shape{132, 1, 1}));
   // Halves of 32 parts.
   found = launches(1, 1, 32768);
   ASSERT_EQ(found.size(), 2U);
+  EXPECT_TRUE(joins(found[0]));
   EXPECT_EQ(found[0].cluster, (Shape{2, 1, 1}));
   EXPECT_EQ(found[0].grid, (Shape{128, 1, 1}));
-  // More query tiles than half of the SMs; a few of short sequences.
-  EXPECT_EQ(launches(34, 1, 8192)[0].cluster, (Shape{1, 1, 1}));
-  EXPECT_EQ(launches(8, 1, 1024)[0].cluster, (Shape{1, 1, 1}));
-
+  // Of 256 tiles each, beside which a merge is short; more query tiles than half of the SMs; a few
+  // of short sequences.
+  for (const auto& [batch, kv_len] : {std::pair(32, 32768), {34, 8192}, {8, 1024}}) {
+    found = launches(batch, 1, kv_len);
+    ASSERT_FALSE(found.empty());
+    EXPECT_FALSE(joins(found[0])) << batch << " of " << kv_len;
+  }
   // Of the other CTA its eight warps that compute arrive; what it sends is counted in bytes.
   const std::vector<BarrierPlan>& barriers = plan.main().barriers;
   ASSERT_GE(barriers.size(), 2U);
@@ -397,16 +428,16 @@ TEST(Sm90MlaPlan, PairsOfCtasJoin) {
   EXPECT_EQ(barriers.back().name, "peer's results full");
   EXPECT_EQ(barriers.back().arrivals, 1);
 
-  const auto joins = [](auto change) {
+  const auto may_join = [](auto change) {
     AttentionSpec spec = sm90_mla_spec();
     change(spec);
     return sm90_mla_tiles(*plan_of(spec).sm90).joins;
   };
-  EXPECT_TRUE(joins([](AttentionSpec& spec) { spec.page_size = 1; }));
-  EXPECT_FALSE(joins([](AttentionSpec& spec) { spec.num_partitions = 2; }));
+  EXPECT_TRUE(may_join([](AttentionSpec& spec) { spec.page_size = 1; }));
+  EXPECT_FALSE(may_join([](AttentionSpec& spec) { spec.num_partitions = 2; }));
   // There are no registers for it; and these widen for each other.
-  EXPECT_FALSE(joins([](AttentionSpec& spec) { spec.kv_dtype = Dtype::kE4m3; }));
-  EXPECT_FALSE(joins([](AttentionSpec& spec) { spec.cache_format = CacheFormat::kDsv32; }));
+  EXPECT_FALSE(may_join([](AttentionSpec& spec) { spec.kv_dtype = Dtype::kE4m3; }));
+  EXPECT_FALSE(may_join([](AttentionSpec& spec) { spec.cache_format = CacheFormat::kDsv32; }));
 }
 
 TEST(Sm90MlaPlan, RefusesWhatWouldOverflow) {

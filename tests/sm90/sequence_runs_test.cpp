@@ -45,17 +45,17 @@ struct Config {
 };
 struct Arguments {
   const int *kv_lens, *q_offsets;
-  int batch, q_len, kv_len, num_q_heads, partitions, even_parts, total_q;
+  int batch, q_len, kv_len, num_q_heads, partitions, even_parts, joined, total_q;
 };
 struct NoParams {};
 using Finder = RunFinder<Config, CausalMask, Arguments, NoParams>;
 using List = SequenceRunList<Config, CausalMask, Arguments, NoParams>;
 
 extern "C" __global__ void deal(const int* kv_lens, const int* q_offsets, int* out, int batch,
-                                int q_len, int heads, int partitions, int even_parts, int total_q,
-                                int most) {
+                                int q_len, int heads, int partitions, int even_parts, int joined,
+                                int total_q, int most) {
   const Arguments arguments{kv_lens, q_offsets,  batch,      q_len,  1 << 20,
-                            heads,   partitions, even_parts, total_q};
+                            heads,   partitions, even_parts, joined, total_q};
   const NoParams params;
   const int lane = static_cast<int>(threadIdx.x);
   const ListPlace place = Finder{{{arguments}, params}, lane}.find();
@@ -126,13 +126,13 @@ class Sm90SequenceRuns : public KernelTest {
     recipe.entry = "deal";
     recipe.grid = {static_cast<std::uint32_t>(launch.ctas), 1, 1};
     recipe.block = {32, 1, 1};
-    if (launch.joined) recipe.cluster = {2, 1, 1};
     for (const EmulatorBuffer& buffer : buffers) {
       recipe.args.push_back({KernelArgument::Pointer{buffer.name, 0, {}}});
     }
     const int heads = launch.groups > 0 ? 4 * launch.groups : 128;
-    for (const int number : {static_cast<int>(launch.kv_lens.size()), launch.q_len, heads,
-                             launch.partitions, launch.even_parts, q_offsets.back(), kMost}) {
+    for (const int number :
+         {static_cast<int>(launch.kv_lens.size()), launch.q_len, heads, launch.partitions,
+          launch.even_parts, launch.joined ? 1 : 0, q_offsets.back(), kMost}) {
       recipe.args.push_back({std::int32_t{number}});
     }
     const Result<EmulatorReport> report = emulate(*module, recipe, buffers);

@@ -74,26 +74,27 @@ class SplitTimes {
             double rows) const {
     return computed(parts, tiles, sequences, kv_tiles) + (parts == 1 ? 0.0 : merged(parts, rows));
   }
-  /// The same where two CTAs have half of each part. `merges`: a merge follows, though one part has
-  /// nothing for it.
+  /// The same where two CTAs have half of each part, and neighbours other keys. `merges`: a merge
+  /// follows, though one part has nothing for it.
   double joined(std::int64_t parts, std::int64_t tiles, std::int64_t sequences,
                 std::int64_t kv_tiles, double rows, bool merges) const {
-    const double main = computed(2 * parts, tiles, sequences, kv_tiles);
+    const double apart = tiles > sequences ? rates_.apart : 1.0;
+    const double main = computed(2 * parts, tiles, sequences, kv_tiles, apart);
     if (parts > 1) return main + rates_.join_part + merged(parts, rows);
     return main + rates_.join_whole + (merges ? rates_.empty_merge : 0.0);
   }
 
  private:
   double computed(std::int64_t parts, std::int64_t tiles, std::int64_t sequences,
-                  std::int64_t kv_tiles) const {
+                  std::int64_t kv_tiles, double apart = 1.0) const {
     const std::int64_t rounds = (tiles * parts + workers_ - 1) / workers_;
     const std::int64_t longest = (kv_tiles + parts - 1) / parts;
     const double products = static_cast<double>(rounds) *
-                            (static_cast<double>(longest) * tile_time_ + rates_.work_tile);
+                            (static_cast<double>(longest) * apart * tile_time_ + rates_.work_tile);
     // A sequence's query tiles share its keys in L2.
     const double loaded =
         static_cast<double>(sequences) * static_cast<double>(kv_tiles) * tile_bytes_ / memory_;
-    return std::max(products, loaded);
+    return std::max(products, apart * loaded);
   }
   double merged(std::int64_t parts, double rows) const {
     const double written = static_cast<double>(parts) * rows * partial_row_bytes_;
@@ -212,6 +213,7 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
   values.numbers.set(LaunchNumber::kTileGrowth, std::int32_t{1});
   values.numbers.set(LaunchNumber::kPartitions, request.parts.partitions);
   values.numbers.set(LaunchNumber::kEvenParts, request.parts.even_parts);
+  values.numbers.set(LaunchNumber::kJoined, std::int32_t{request.parts.joined ? 1 : 0});
   const TensorView& o = request.tensors.o;
   values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
   values.numbers.set_strides(request.tensors);
@@ -226,7 +228,9 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
                runs ? std::max<std::int64_t>(workers_of(tiles, request.device) / 2, pairs) : pairs);
   }
   Status filled = fill_recipe(KernelId::kAttention, ctas, values, recipe);
-  if (request.parts.joined) recipe.cluster[0] = 2;
+  // Two SMs that lie side by side ask L2 once for what both read at a time (docs/mla.md).
+  const bool coupled = tiles.couples && m_tiles * packs > 1 && ctas % 2 == 0;
+  if (request.parts.joined || coupled) recipe.cluster[0] = 2;
   if (filled) forget_partials(plan, request.parts.partitions, recipe);
   return filled;
 }

@@ -24,6 +24,7 @@ struct MlaRates {
   double empty_merge = 0;   ///< one that has nothing to do
   double join_whole = 0;    ///< of two halves of a sequence by their CTAs, where they do that,
   double join_part = 0;     ///< and of a part
+  double apart = 1;         ///< of a tile's time, where neighbours could share keys and do not
 };
 
 /// The parts that a launch splits the keys into: those that take the least time, where the spec

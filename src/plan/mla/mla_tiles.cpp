@@ -33,6 +33,7 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const MlaTiles& 
   }
   sm90_add_work_numbers(spec, tiles.split, tiles.kv_lens, numbers);
   if (tiles.runs) numbers.push_back(kEvenParts);
+  if (tiles.joins) numbers.push_back(kJoined);
   if (tiles.row_copies) numbers.insert(numbers.end(), {kNumPages, kKPageBytes, kKRowBytes});
   if (tiles.row_copies && tiles.own_v) {
     numbers.insert(numbers.end(), {kKHeadBytes, kVPageBytes, kVRowBytes, kVHeadBytes});

@@ -37,6 +37,7 @@ struct MlaTiles {
   bool split = false;        ///< launches may split the keys into partitions
   bool runs = false;         ///< those that choose how deal out runs of KV tiles to teams of CTAs
   bool joins = false;        ///< launches may give two CTAs half of each part, which they join
+  bool couples = false;      ///< CTAs of the same keys form clusters of two, for L2's sake alone
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
   bool trims = false;       ///< an expression is asked which KV tiles at a walk's ends it hides
   int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are

@@ -15,7 +15,8 @@ constexpr MlaRates kRates{.alone_bytes = 57e3,
                           .merge_part = 0.05,
                           .empty_merge = 1.2,
                           .join_whole = 3.0,
-                          .join_part = 4.6};
+                          .join_part = 4.2,
+                          .apart = 1.05};
 
 }  // namespace
 

@@ -130,6 +130,7 @@ MlaTiles sm90_mla_tiles(const Sm90Plan& plan) {
   // NOTE: not where K is widened: consumers have no registers for it, and spilled 48 bytes; and a
   // CTA that widens for another one has that as its cluster's.
   tiles.joins = plan.runs && plan.cluster == 1 && plan.widened_blocks == 0;
+  tiles.couples = plan.cluster == 1 && !tiles.own_v;
   tiles.trims = plan.listed;
   tiles.partition_tiles = plan.partition_tiles;
   tiles.l2_bytes = plan.l2_bytes;

@@ -37,11 +37,13 @@ std::int64_t argument(const KernelPlan& plan, const LaunchRecipe& recipe, std::s
 Status deals_as_said(const KernelPlan& plan, const Shape& shape, const LaunchRecipe& recipe) {
   constexpr std::int64_t kWorkTileUnits = 4;
   const std::int64_t parts = argument(plan, recipe, "partitions");
-  const std::int64_t even = argument(plan, recipe, "even_parts");
-  const std::int64_t rows = std::int64_t{MlaTiles::kRows} * recipe.cluster[0];
+  const std::int64_t said = argument(plan, recipe, "even_parts");
+  const std::int64_t even = said * (argument(plan, recipe, "joined") != 0 ? 2 : 1);
+  // CTAs that share work tiles are one worker; those that join, or lie side by side, are two.
+  const std::int64_t rows = std::int64_t{MlaTiles::kRows} * plan.main().cluster;
   const std::int64_t tiles =
       ((shape.q_lens.front() << mla_head_shift(plan.spec)) + rows - 1) / rows;
-  const std::int64_t workers = recipe.grid[0] / recipe.cluster[0], teams = workers / tiles;
+  const std::int64_t workers = recipe.grid[0] / plan.main().cluster, teams = workers / tiles;
   std::int64_t all = -kWorkTileUnits, longest = 0;
   for (const std::int64_t keys : shape.kv_lens) {
     const std::int64_t units =
@@ -50,7 +52,7 @@ Status deals_as_said(const KernelPlan& plan, const Shape& shape, const LaunchRec
     longest = std::max(longest, units);
   }
   bool runs = false;
-  if (parts > even && even > 0 && teams > 1) {
+  if (parts > said && said > 0 && teams > 1) {
     const std::int64_t length = std::max((all - 1) / teams, (longest - 1) / parts) + 1;
     const auto sequences = static_cast<std::int64_t>(shape.kv_lens.size());
     const std::int64_t rounds = (sequences * even * tiles + workers - 1) / workers;

@@ -20,7 +20,7 @@ using clock::WarpTimes;
 
 constexpr std::int64_t kMostSms = 1 << 10;
 constexpr int kWarpsOfGroup = 4;
-constexpr std::int64_t kMbarrierBytes = 8;
+constexpr std::uint32_t kMbarrierBytes = 8;
 
 struct RoleTimes {
   std::string name;
@@ -47,29 +47,39 @@ std::vector<RoleTimes> by_role(const LaunchTime& launch, const PlannedKernel* pl
   return all;
 }
 
-/// The mbarrier at an address of shared memory; empty where the plan does not say. NOTE: of a
-/// kernel with two bodies it says where those of the first lie.
-std::string mbarrier_name(const PlannedKernel* planned, std::uint32_t address) {
-  if (planned == nullptr || !planned->low_constants.empty()) return {};
+/// What a plan calls the warps and the barriers.
+clock::LaunchNames names_of(const TimedKernel& kernel) {
+  const PlannedKernel* const planned = kernel.planned;
+  clock::LaunchNames names;
+  if (planned == nullptr) return names;
+  for (const PlannedKernel::Role& role : planned->roles) {
+    const auto end = static_cast<std::size_t>(role.first_warp + role.num_warps);
+    if (names.roles.size() < end) names.roles.resize(end);
+    for (int i = 0; i < role.num_warps; ++i)
+      names.roles[static_cast<std::size_t>(role.first_warp + i)] = role.name;
+  }
+  if (kernel.low_body) return names;  // the plan's map is of the first one
   for (const MemoryRange& range : planned->smem_map) {
     if (range.name != "barriers") continue;
-    const std::int64_t number =
-        (std::int64_t{address} - emulator::kSharedBegin - range.begin) / kMbarrierBytes;
-    if (number >= 0 && number < static_cast<std::int64_t>(planned->barriers.size()))
-      return planned->barriers[static_cast<std::size_t>(number)].name;
+    auto address = static_cast<std::uint32_t>(emulator::kSharedBegin + range.begin);
+    for (const auto& barrier : planned->barriers) {
+      names.mbarriers.emplace(address, barrier.name);
+      address += kMbarrierBytes;
+    }
   }
-  return {};
+  return names;
 }
 
 /// Cycles by "warpgroup N: BARRIER".
 std::map<std::string, double> waits_by_name(const LaunchTime& launch,
-                                            const PlannedKernel* planned) {
+                                            const clock::LaunchNames& names) {
   std::map<std::string, double> waits;
   for (const auto& [wait, cycles] : launch.slowest.barrier_waits) {
-    std::string name = wait.cause == clock::Cause::kMbarrier
-                           ? mbarrier_name(planned, wait.barrier)
-                           : fmt::format("barrier {}", wait.barrier);
-    if (name.empty()) name = fmt::format("mbarrier 0x{:x}", wait.barrier);
+    const auto known = names.mbarriers.find(wait.barrier);
+    const std::string name =
+        wait.cause != clock::Cause::kMbarrier ? fmt::format("barrier {}", wait.barrier)
+        : known != names.mbarriers.end()      ? known->second
+                                              : fmt::format("mbarrier 0x{:x}", wait.barrier);
     waits[fmt::format("warpgroup {}: {}", wait.warpgroup, name)] += cycles;
   }
   return waits;
@@ -199,7 +209,10 @@ Result<Report> time_for_report(const PtxModule& module, const LaunchSequence& se
   if (timing.sms) options.sms = static_cast<unsigned>(*timing.sms);
   options.values = timing.values;
   kernels.resize(sequence.launches.size());
-  for (const TimedKernel& kernel : kernels) options.registers.push_back(kernel.registers);
+  for (const TimedKernel& kernel : kernels) {
+    options.registers.push_back(kernel.registers);
+    options.names.push_back(names_of(kernel));
+  }
   options.trace_file = timing.trace;
   Result<clock::ClockReport> timed = clock::time_launches(module, sequence, buffers, options);
   if (!timed) return std::move(timed).error();
@@ -213,7 +226,7 @@ Result<Report> time_for_report(const PtxModule& module, const LaunchSequence& se
   for (std::size_t i = 0; i < timed->launches.size(); ++i) {
     const LaunchTime& launch = timed->launches[i];
     const std::vector<RoleTimes> roles = by_role(launch, kernels[i].planned);
-    const std::map<std::string, double> waits = waits_by_name(launch, kernels[i].planned);
+    const std::map<std::string, double> waits = waits_by_name(launch, options.names[i]);
     json["launches"].push_back(launch_json(launch, roles, waits, clock::sms_of(options.arch)));
     report.text += launch_text(launch, roles, waits, timing.report);
     cycles += launch.cycles;

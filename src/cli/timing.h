@@ -20,6 +20,8 @@ struct TimedKernel {
   unsigned registers = 0;  ///< a thread's; 0: not known
   /// Names the warps and the barriers. Null: roles are warpgroups, and barriers their addresses.
   const PlannedKernel* planned = nullptr;
+  /// It runs the second of the kernel's two bodies: its barriers are not those of the plan.
+  bool low_body = false;
 };
 
 /// @param kernels by launch; empty: nothing is known

@@ -171,6 +171,16 @@ Status check_alone(const VerifyArguments& arguments, Arch arch) {
   return {};
 }
 
+/// Of a kernel with two bodies: whether the launch is of the second one.
+bool runs_low_body(const PlannedKernel& kernel, const LaunchRecipe& launch) {
+  for (std::size_t i = 0; i < kernel.parameters.size(); ++i) {
+    const auto* number = std::get_if<LaunchNumber>(&kernel.parameters[i].source);
+    if (number != nullptr && *number == LaunchNumber::kLowBody)
+      return std::get<std::int32_t>(launch.args.at(i).value) != 0;
+  }
+  return false;
+}
+
 /// What the compiler and the plan say of the kernels, by launch.
 std::vector<TimedKernel> timed_kernels(const CompiledKernel& compiled, const KernelPlan& plan,
                                        const LaunchSequence& sequence) {
@@ -182,6 +192,7 @@ std::vector<TimedKernel> timed_kernels(const CompiledKernel& compiled, const Ker
       kernel.registers = static_cast<unsigned>(image.entry_usage[launch.kernel].registers);
     }
     kernel.planned = &plan.kernels.at(launch.kernel);
+    kernel.low_body = runs_low_body(*kernel.planned, launch);
     kernels.push_back(std::move(kernel));
   }
   return kernels;

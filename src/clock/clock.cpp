@@ -312,7 +312,8 @@ Result<ClockReport> time_launches(const PtxModule& module, const LaunchSequence&
   for (std::size_t i = 0; i < report.launches.size(); ++i) {
     LaunchTime& launch = report.launches[i];
     const double gap = (dependent ? p.dependent_launch_ns : p.launch_ns) / 1000;
-    traced.push_back({&launch, programs[i], report.us + gap});
+    traced.push_back({&launch, programs[i], report.us + gap,
+                      i < options.names.size() ? options.names[i] : LaunchNames()});
     launch.us += gap;
     dependent = launches_dependents[i];
     report.us += launch.us;

@@ -4,6 +4,8 @@
 // Thread rules: as emulate()'s. Deterministic.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,11 +15,18 @@
 
 namespace attnjit::clock {
 
+/// What a trace calls the warps and the barriers of a launch, which PTX has no names for.
+struct LaunchNames {
+  std::vector<std::string> roles;                  ///< by warp of a CTA
+  std::map<std::uint32_t, std::string> mbarriers;  ///< by address of shared memory
+};
+
 struct ClockOptions {
   Arch arch = Arch::kSm90a;
   unsigned sms = 4;                 ///< of the chip's, that are run in detail
   std::vector<unsigned> registers;  ///< a thread's, by launch; 0 or none: not known
   bool values = false;              ///< products have their values; else they are zeros
+  std::vector<LaunchNames> names;   ///< by launch; none: not known
   std::string trace_file;  ///< Chrome/Perfetto JSON of each launch's slowest SM; empty: none
 };
 

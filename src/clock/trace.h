@@ -18,10 +18,11 @@ struct TracedLaunch {
   const LaunchTime* launch = nullptr;
   const emulator::Program* program = nullptr;
   double begin_us = 0;  ///< of its CTAs, in the sequence
+  LaunchNames names;
 };
 
-/// A process for each CTA of each launch, with a row for each warp, with its waits, and one for
-/// each kind of unit. Times are in microseconds. Errors: kIo.
+/// A process for each CTA of each launch, with a row for each warp, with its waits, and rows for
+/// each kind of unit: as many as work at once. Times are in microseconds. Errors: kIo.
 Status write_trace(const std::string& path, const std::vector<TracedLaunch>& launches);
 
 }  // namespace attnjit::clock

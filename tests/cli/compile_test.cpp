@@ -2,6 +2,8 @@
 // compile, prewarm and cache on real NVRTC: JSON, exit codes, and a cache that serves.
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <string>
 
 #include "../in_proof.h"
 #include "cli_test.h"
@@ -188,8 +190,10 @@ TEST_F(Compile, VerifyWithoutAGpuIsFour) {
 }
 
 TEST_F(Compile, TheClockTellsOfRoles) {
-  const Json json =
-      run_json(hopper("verify", {"--timing", "sm_90a", "--q-len", "192", "--kv-len", "128"}), 0);
+  const std::string trace = folder_ / "trace.json";
+  const Json json = run_json(hopper("verify", {"--timing", "sm_90a", "--q-len", "192", "--kv-len",
+                                               "128", "--trace", trace}),
+                             0);
   ASSERT_EQ(json.at("launches").size(), 1U);
   EXPECT_EQ(json.at("cycles"), json.at("launches")[0].at("cycles"));
   const Json& roles = json.at("roles");
@@ -203,6 +207,32 @@ TEST_F(Compile, TheClockTellsOfRoles) {
   // Barriers have the plan's names: a consumer waits for the first K.
   const Json& waits = json.at("launches")[0].at("barrier_waits");
   EXPECT_TRUE(waits.contains("warpgroup 1: K 0 full")) << waits;
+  // So have the trace's rows and waits.
+  std::set<std::string> rows, spans;
+  const Json events = Json::parse(read_text(trace)).at("traceEvents");
+  for (const Json& event : events) {
+    if (event.at("name") == "thread_name") rows.insert(event.at("args").at("name"));
+    if (event.at("ph") == "X") spans.insert(event.at("name"));
+  }
+  EXPECT_TRUE(rows.count("warp 4, consumer 0"));
+  EXPECT_TRUE(spans.count("waits: Q 0 of 0 full"));
+}
+
+// Of a kernel with two bodies a launch runs one: the first one's barriers have names.
+TEST_F(Compile, TheClockNamesTheBarriersOfTheBodyThatRuns) {
+  const auto unnamed = [&](const char* heads, const char* q_len) {
+    const Json json =
+        run_json({"verify", "--arch", "sm_90a", "--num-q-heads", heads, "--qk-depth", "128",
+                  "--timing", "sm_90a", "--timed-sms", "1", "--q-len", q_len, "--kv-len", "128"},
+                 0);
+    std::size_t count = 0;
+    const Json waits = json.at("launches")[0].at("barrier_waits");
+    for (const auto& [name, cycles] : waits.items())
+      count += name.find("mbarrier 0x") != std::string::npos ? 1 : 0;
+    return count;
+  };
+  EXPECT_EQ(unnamed("16", "384"), 0U);
+  EXPECT_GT(unnamed("32", "512"), 0U);
 }
 
 TEST_F(Compile, AnUnwritableOutputIsOne) {

@@ -753,6 +753,35 @@ TEST(Clock, TheTraceHasEveryLaunch) {
   EXPECT_NEAR(begins.at(1) - begins.at(0), report->launches[1].us, 1e-3);
 }
 
+// Perfetto drops what overlaps in a row: copies that are under way together have a row each.
+TEST(Clock, SpansOfARowOfTheTraceDoNotOverlap) {
+  ClockOptions options;
+  options.trace_file = ::testing::TempDir() + "attnjit_clock_rows.json";
+  const Result<ClockReport> report = timed(kernel(copies(5), kShared), 32, 1, options);
+  ASSERT_TRUE(report) << report.error().to_string();
+  std::ifstream file(options.trace_file);
+  const nlohmann::json trace = nlohmann::json::parse(file);
+  std::map<int, std::vector<std::pair<double, double>>> rows;
+  std::map<int, std::string> names;
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
+    const int row = event.at("tid");
+    if (event.at("name") == "thread_name") names[row] = event.at("args").at("name");
+    if (event.at("ph") != "X") continue;
+    const double begin = event.at("ts");
+    rows[row].emplace_back(begin, begin + event.at("dur").get<double>());
+  }
+  std::size_t all = 0, of_copies = 0;
+  for (auto& [row, spans] : rows) {
+    all += spans.size();
+    of_copies += names.at(row).rfind("copies", 0) == 0 ? 1 : 0;
+    std::sort(spans.begin(), spans.end());
+    for (std::size_t i = 1; i < spans.size(); ++i)
+      EXPECT_GE(spans[i].first, spans[i - 1].second - 1e-3) << names.at(row);
+  }
+  EXPECT_GT(all, 5u);
+  EXPECT_GT(of_copies, 1u);
+}
+
 TEST(Clock, RefusesAKernelThatWaitsInVain) {
   const Result<ClockReport> report = timed(kernel("bar.sync 0, 64;\n"), 32);
   ASSERT_FALSE(report);

@@ -12,6 +12,7 @@
 #include "cli/help_text.h"
 #include "spec/scalars.h"
 #include "spec/spec_flags.h"
+#include "tune/variants.h"
 
 namespace attnjit::cli {
 namespace {
@@ -404,8 +405,10 @@ class Parser {
     app->add_option("--timed-sms", tune_.timed_sms,
                     "With --model: SMs that are run in detail, evenly spaced; default 2");
     app->add_option("--pairs", tune_.pairs, "Pairs of blocks per finalist and shape; default 9");
-    app->add_option("--max-variants", tune_.max_variants,
-                    "Variants to try, those nearest to the untuned plan first; default 256");
+    app->add_option(
+        "--max-variants", tune_.max_variants,
+        fmt::format("Variants to try, those nearest to the untuned plan first; default {}",
+                    tune::kMaxVariants));
     add_values(app, tune_.problem);
   }
 

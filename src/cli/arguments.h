@@ -116,7 +116,7 @@ struct TuneArguments {
   std::string model;                ///< architecture whose model times; empty: a GPU does
   std::optional<std::int64_t> timed_sms;
   std::optional<std::int64_t> pairs;
-  int max_variants = 256;
+  std::optional<std::int64_t> max_variants;
 };
 
 struct CacheArguments {

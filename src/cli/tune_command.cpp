@@ -195,7 +195,8 @@ std::string result_text(const TuneRequest& request, const TuneResult& result) {
 Result<Report> run_tune(const TuneArguments& arguments) {
   const std::int64_t pairs = arguments.pairs.value_or(kDefaultPairs);
   if (Status s = check_range("pairs", pairs, 5, 1000); !s) return std::move(s).error();
-  if (Status s = check_range("max_variants", arguments.max_variants, 1, 4096); !s) {
+  const std::int64_t max_variants = arguments.max_variants.value_or(tune::kMaxVariants);
+  if (Status s = check_range("max_variants", max_variants, 1, 4096); !s) {
     return std::move(s).error();
   }
   Result<ResolvedSpec> spec = read_spec(arguments.spec);
@@ -209,7 +210,7 @@ Result<Report> run_tune(const TuneArguments& arguments) {
   request.options = spec->options();
   request.values = std::move(*values);
   request.pairs = static_cast<int>(pairs);
-  request.max_variants = static_cast<std::size_t>(arguments.max_variants);
+  request.max_variants = static_cast<std::size_t>(max_variants);
   Result<std::vector<TuneShape>> shapes = read_shapes(arguments.shapes, (*spec)->max_seq_len);
   if (!shapes) return std::move(shapes).error();
   request.shapes = std::move(*shapes);

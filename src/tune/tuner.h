@@ -30,7 +30,7 @@ struct TuneRequest {
   verify::ProblemRequest values;  ///< launch values and parameters; its lengths are not used
   int pairs = 9;                  ///< blocks of each finalist and shape
   double block_ms = 10;           ///< length of a block
-  std::size_t max_variants = 256;
+  std::size_t max_variants = kMaxVariants;
 };
 
 enum class Fate : std::uint8_t {

@@ -27,6 +27,9 @@ struct Variants {
   std::size_t left_out = 0;    ///< legal ones beyond `most`
 };
 
+/// Of these most are tried, where nobody says how many.
+inline constexpr std::size_t kMaxVariants = 256;
+
 /// A table whose one row makes these choices for every spec.
 Tuning table_of(TuningValues choose);
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures the cells of calibration.json and held_out.json on the GPU at hand, with the SMs' clock.
 
-    bench/clock/measure.py --library libattnjit.so --probe libprobe.so [--only PART] --json F.json
+    bench/clock/measure.py --library libattnjit.so --probe libprobe.so [--held-out] [--only PART]
+                           --json F.json
 
 The probe is probe.cu, built by `nvcc -shared -Xcompiler -fPIC -arch=sm_90 probe.cu -o libprobe.so`.
 A cell is a CUDA graph of launches over rotating tensors, so that inputs come from memory and not
@@ -195,13 +196,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", dest="libattnjit", default="build/release/src/libattnjit.so")
     parser.add_argument("--probe", required=True)
+    parser.add_argument("--held-out", action="store_true", help="the cells of held_out.json alone")
     parser.add_argument("--only", help="cells whose names contain one of these, comma-separated")
     parser.add_argument("--limit-s", type=float, default=500, help="begin no cell after that")
     parser.add_argument("--json", required=True)
     options = parser.parse_args()
     began = time.perf_counter()
     cells = []
-    for name in ("calibration", "held_out"):
+    for name in ("held_out",) if options.held_out else ("calibration", "held_out"):
         with open(os.path.join(HERE, name + ".json"), encoding="utf-8") as file:
             cells += [dict(cell, role=name) for cell in json.load(file)["cells"]]
     if options.only:

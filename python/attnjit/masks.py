@@ -163,7 +163,7 @@ def mask(function: Callable, *, q_idx: str = "row", name: Optional[str] = None) 
     """
     symbols = [Symbol("b", "int", natural=True), Symbol("h", "int", natural=True),
                _q_symbol(q_idx), Symbol("kv_idx", "int", natural=True)]
-    spec, params = _trace(function, symbols, language.to_bool, name or "mask")
+    spec, params = _trace(function, symbols, language.to_bool, "mask", name)
     return Mask(spec, params)
 
 
@@ -172,7 +172,7 @@ def score_mod(function: Callable, *, q_idx: str = "row", name: Optional[str] = N
     symbols = [Symbol("score", "float"), Symbol("b", "int", natural=True),
                Symbol("h", "int", natural=True), _q_symbol(q_idx),
                Symbol("kv_idx", "int", natural=True)]
-    spec, params = _trace(function, symbols, language.to_float, name or "score_mod")
+    spec, params = _trace(function, symbols, language.to_float, "score_mod", name)
     return ScoreMod(spec, params)
 
 
@@ -310,7 +310,7 @@ def _q_symbol(q_idx: str) -> Symbol:
 
 
 def _trace(function: Callable, symbols: List[Symbol], convert: Callable[[Any], Symbol],
-           default: str) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+           kind: str, name: Optional[str]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
     captures = _Captures()
     with_symbols = captures.replace(function)
     outer, language._trace.captures = language._trace.captures, captures
@@ -318,9 +318,10 @@ def _trace(function: Callable, symbols: List[Symbol], convert: Callable[[Any], S
         result = convert(with_symbols(*symbols))
     finally:
         language._trace.captures = outer
-    name = re.sub(r"[^a-z0-9_]", "_", getattr(function, "__name__", default).lower())[:64]
-    spec: Dict[str, Any] = {"kind": "custom", "name": default if "lambda" in name else name,
-                            "code": result.code}
+    if name is None:
+        given = getattr(function, "__name__", kind)
+        name = kind if "lambda" in given else re.sub(r"[^a-z0-9_]", "_", given.lower())[:64]
+    spec: Dict[str, Any] = {"kind": "custom", "name": name, "code": result.code}
     # What the expression reads; a function may name more.
     used = {name: value for name, value in captures.params.items()
             if re.search(rf"\bp\.{name}\b", result.code)}

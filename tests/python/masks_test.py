@@ -186,6 +186,10 @@ def names():
     h = [1.0]
     shadowed = attnjit.score_mod(lambda score, b, _, q, kv: score * h[b])
     assert shadowed.code == "score * p.h_[b]", shadowed
+    # In messages and in the source: what was asked for, else the function's name.
+    assert attnjit.mask(causal, name="rows").spec["name"] == "rows"
+    assert attnjit.mask(causal).spec["name"] == "causal"
+    assert attnjit.mask(lambda b, h, q, kv: q >= kv).spec["name"] == "mask"
 
 
 points = list(grid())

@@ -6,12 +6,13 @@ tests/python/abi_test.py compares this file with include/attnjit/attnjit.h.
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_double, c_float, c_int32,
                     c_int64, c_size_t, c_uint32, c_uint64, c_void_p, sizeof)
 from typing import Any, Optional
 
-from ._errors import AttnjitError, error_class
+from ._errors import AttnjitError, InvalidError, error_class
 
 LogFunction = CFUNCTYPE(None, c_void_p, c_int32, c_void_p, c_size_t)
 
@@ -120,8 +121,8 @@ ENUMERATORS = {
 }
 
 # The C name of each struct.
-STRUCTS = {"attnjit_compile_event": CompileEvent, "attnjit_service_options": ServiceOptions, "attnjit_statistics": Statistics,
-           "attnjit_strides": Strides, "attnjit_param": Param, "attnjit_launch_args": LaunchArgs,
+STRUCTS = {"attnjit_compile_event": CompileEvent, "attnjit_service_options": ServiceOptions,
+           "attnjit_statistics": Statistics, "attnjit_strides": Strides, "attnjit_param": Param, "attnjit_launch_args": LaunchArgs,
            "attnjit_image_info": ImageInfo}
 
 # name without attnjit_: (result, arguments). A function that can fail has the result _ERROR.
@@ -224,3 +225,41 @@ class Library:
 def new(struct: type, **fields: Any) -> Any:
     """A struct of the C ABI with its size filled in."""
     return struct(sizeof(struct), **fields)
+
+
+def put(struct: Structure, name: str, value: Any, kind: Any = None) -> None:
+    """Sets a field to what a caller gave, if its C type (`kind`; None: the field's) can hold it.
+
+    NOTE: ctypes alone takes an int for the address of a text, ends a text at its first NUL, keeps
+    the low bits of an int that is too long, and sets an attribute where there is no such field.
+    """
+    kind = kind or dict(struct._fields_)[name]  # type: ignore[misc]
+    if kind is c_char_p:
+        value = _text(name, value)
+    elif kind in (c_int32, c_uint32, c_int64, c_uint64):
+        value = integer(name, value, kind)
+    elif kind is c_float and not isinstance(value, (int, float)):
+        raise TypeError(f"{name}: is of {type(value).__name__}; allowed: a number")
+    setattr(struct, name, value)
+
+
+def integer(name: str, value: Any, kind: Any) -> int:
+    """The value as an int that a C type can hold."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: is of {type(value).__name__}; allowed: an int") from None
+    if kind(number).value != number:
+        bits, signed = 8 * sizeof(kind), kind(-1).value < 0
+        raise InvalidError(f"is {number}; allowed: an int of {bits} bits"
+                           f"{'' if signed else ', not negative'}", field=name)
+    return number
+
+
+def _text(name: str, value: Any) -> bytes:
+    if not isinstance(value, (str, bytes, os.PathLike)):
+        raise TypeError(f"{name}: is of {type(value).__name__}; allowed: a str, or a path")
+    text = os.fsencode(value)
+    if b"\0" in text:
+        raise InvalidError("holds a NUL", field=name)
+    return text

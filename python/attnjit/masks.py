@@ -14,10 +14,11 @@ from __future__ import annotations
 import json
 import re
 import types
+from ctypes import c_int32
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from . import language
-from ._abi import PARAM_TYPES
+from ._abi import PARAM_TYPES, integer
 from ._errors import InvalidError
 from ._tensors import dtype_name, packed_strides, view
 from .language import Array, Symbol
@@ -199,6 +200,9 @@ def block_mask(blocks: Any, asked: Any = None) -> Mask:
             and BLOCK_SIZE. Heads that share a key-value head share lists, too.
         asked: as attention() takes a mask; None: the BlockMask's mask_mod.
     """
+    if not hasattr(blocks, "BLOCK_SIZE"):
+        raise TypeError(f"block_mask: {type(blocks).__name__} is no BlockMask: it has no "
+                        "BLOCK_SIZE")
     size = blocks.BLOCK_SIZE
     if tuple(size if isinstance(size, (list, tuple)) else (size, size)) != (_BLOCK, _BLOCK):
         raise InvalidError(f"block_mask has blocks of {size}; allowed: {_BLOCK}",
@@ -311,6 +315,9 @@ def _q_symbol(q_idx: str) -> Symbol:
 
 def _trace(function: Callable, symbols: List[Symbol], convert: Callable[[Any], Symbol],
            kind: str, name: Optional[str]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    if not callable(function):
+        raise TypeError(f"attnjit.{kind} takes a function, not a {type(function).__name__}; "
+                        "names and objects of specs are given to attention() as they are")
     captures = _Captures()
     with_symbols = captures.replace(function)
     outer, language._trace.captures = language._trace.captures, captures
@@ -456,6 +463,9 @@ class Scalar(int):
         window = attnjit.Scalar(1024)
         mask = attnjit.mask(lambda b, h, q_idx, kv_idx: q_idx - kv_idx < window)
     """
+
+    def __new__(cls, value: Any) -> "Scalar":
+        return super().__new__(cls, integer("Scalar", value, c_int32))
 
 
 class HostArray:

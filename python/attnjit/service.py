@@ -18,11 +18,13 @@ import json
 import os
 import sys
 import weakref
-from ctypes import byref, c_double, c_int32, c_int64, c_size_t, c_void_p
+from ctypes import (byref, c_double, c_float, c_int32, c_int64, c_size_t, c_uint32, c_uint64,
+                    c_void_p)
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _abi
-from ._abi import LaunchArgs, Library, Param, Strides, new
+from ._abi import LaunchArgs, Library, Param, Strides, integer, new, put
+from ._errors import InvalidError
 from ._nvrtc import nvrtc_path
 from ._tensors import dtype_name, view
 
@@ -69,22 +71,52 @@ class LaunchState(_Handle):
 class Kernel:
     """A loaded kernel. It lives as long as its Service, which it keeps alive."""
 
-    __slots__ = ("pointer", "service")
+    __slots__ = ("_pointer", "service")
 
     def __init__(self, pointer: int, service: "Service") -> None:
-        self.pointer, self.service = pointer, service
+        self._pointer, self.service = pointer, service
+
+    @property
+    def pointer(self) -> int:
+        """Of the C ABI; it is gone with the Service."""
+        if self.service.number == CLOSED:
+            raise InvalidError("its Service is closed, and its kernels are gone", field="kernel")
+        return self._pointer
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Kernel) and self.pointer == other.pointer
+        return isinstance(other, Kernel) and self._pointer == other._pointer
 
     def __hash__(self) -> int:
-        return hash(self.pointer)
+        return hash(self._pointer)
+
+
+def _pointer(given: Any, kind: type, maker: str) -> Optional[int]:
+    if not isinstance(given, kind):
+        raise TypeError(f"{type(given).__name__} is no {kind.__name__}: give what {maker} returned")
+    return given.pointer
+
+
+def _of_spec(spec: Spec) -> Optional[int]:
+    return _pointer(spec, Spec, "prepare()")
+
+
+def _of_kernel(kernel: Kernel) -> Optional[int]:
+    return _pointer(kernel, Kernel, "get()")
+
+
+def _of_state(state: LaunchState) -> Optional[int]:
+    return _pointer(state, LaunchState, "launch_state()")
 
 
 # What a Service is told by name: the fields of attnjit_service_options, but for those that Python
 # passes in another way.
 _OPTIONS = [name for name, *_ in _abi.ServiceOptions._fields_
             if not name.startswith(("struct_size", "reserved", "log", "on_compile"))]
+# What launch_args is told by name. c_uint64 is an address: of a tensor, or as an int.
+_LAUNCH_FIELDS = {name: kind for name, kind in LaunchArgs._fields_
+                  if kind in (c_uint64, c_int32, c_int64, c_float)
+                  and not name.startswith("reserved")
+                  and name not in ("struct_size", "num_params", "num_scalars", "mask_map", "q", "k", "v", "o")}
 
 
 class Service:
@@ -101,7 +133,7 @@ class Service:
 
     def __init__(self, library: Optional[str] = None, *, log: Optional[Log] = None,
                  on_compile: Optional[OnCompile] = None,
-                 **options: Union[str, int, None]) -> None:
+                 **options: Union[str, "os.PathLike[str]", int, None]) -> None:
         for name in options:
             if name not in _OPTIONS:
                 raise TypeError(f"Service() has no option {name!r}; there are "
@@ -111,16 +143,20 @@ class Service:
         self.driver_path = options.get("driver_path")  #: of libcuda; None: the system's
         if options.get("nvrtc_path") is None:
             options["nvrtc_path"] = nvrtc_path()
-        given: Dict[str, Any] = {name: value.encode() if isinstance(value, str) else value
-                                 for name, value in options.items() if value is not None}
+        given = new(_abi.ServiceOptions)
+        for name, value in options.items():
+            if value is not None:
+                put(given, name, value)
+        for name, function in (("log", log), ("on_compile", on_compile)):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name}: is of {type(function).__name__}; allowed: a function")
         if log is not None:
-            given["log"] = _abi.LogFunction(_log_to(log))
+            given.log = _abi.LogFunction(_log_to(log))
         if on_compile is not None:
-            given["on_compile"] = _abi.CompileFunction(_event_to(on_compile))
+            given.on_compile = _abi.CompileFunction(_event_to(on_compile))
         # NOTE: kept alive: the library calls them.
-        self._called = given.get("log"), given.get("on_compile")
-        pointer = self._library.create("service_create",
-                                       byref(new(_abi.ServiceOptions, **given)))
+        self._called = given.log, given.on_compile
+        pointer = self._library.create("service_create", byref(given))
         self._service = _Handle(pointer.value, self._library.service_destroy)
         self.number = next(_numbers)
         SERVICES[self.number] = self
@@ -162,9 +198,12 @@ class Service:
         """The statistics as Prometheus's text format, for a /metrics endpoint."""
         length = c_size_t()
         text = ctypes.create_string_buffer(1 << 16)
-        self._library.check(self._library.service_prometheus(self._service.pointer, text,
-                                                             len(text), byref(length)))
-        return text.value.decode()
+        while True:
+            self._library.check(self._library.service_prometheus(self._service.pointer, text,
+                                                                 len(text), byref(length)))
+            if length.value < len(text):
+                return text.value.decode()
+            text = ctypes.create_string_buffer(2 * length.value)
 
     def prepare(self, spec: Union[str, Mapping[str, Any]]) -> Spec:
         """A spec, as a dict or as JSON text (docs/spec.md), validated, planned and hashed."""
@@ -180,7 +219,7 @@ class Service:
 
     def compile(self, spec: Spec, timeout_ms: int = -1, want_ptx: bool = False) -> Dict[str, Any]:
         """The image: its cubin, and what the compiler says of it. Needs no GPU."""
-        pointer = self._library.create("compile", self._service.pointer, spec.pointer, timeout_ms,
+        pointer = self._library.create("compile", self._service.pointer, _of_spec(spec), timeout_ms,
                                        int(want_ptx))
         image = _Handle(pointer.value, self._library.image_free)
         info = new(_abi.ImageInfo)
@@ -196,18 +235,18 @@ class Service:
 
     def get(self, spec: Spec, timeout_ms: int = -1, stream: Optional[int] = None) -> Kernel:
         """The loaded kernel, compiled if need be; `stream` tells whether a capture is going on."""
-        pointer = self._library.create("get", self._service.pointer, spec.pointer, timeout_ms,
+        pointer = self._library.create("get", self._service.pointer, _of_spec(spec), timeout_ms,
                                        stream)
         return Kernel(pointer.value, self)
 
     def find(self, spec: Spec) -> Optional[Kernel]:
         """The kernel if it is loaded, else None. Never blocks."""
-        pointer = self._library.find(self._service.pointer, spec.pointer)
+        pointer = self._library.find(self._service.pointer, _of_spec(spec))
         return Kernel(pointer, self) if pointer else None
 
     def try_get(self, spec: Spec) -> Optional[Kernel]:
         """The kernel, or None and a compile in the background. Never blocks."""
-        pointer = self._library.create("try_get", self._service.pointer, spec.pointer)
+        pointer = self._library.create("try_get", self._service.pointer, _of_spec(spec))
         return Kernel(pointer.value, self) if pointer.value else None
 
     def get_or_fallback(self, spec: Spec,
@@ -216,13 +255,13 @@ class Service:
         at hand. The second value is True for such a kernel."""
         pointer, fallback = c_void_p(), c_int32()
         self._library.check(self._library.get_or_fallback(
-            self._service.pointer, spec.pointer, stream, byref(pointer), byref(fallback)))
+            self._service.pointer, _of_spec(spec), stream, byref(pointer), byref(fallback)))
         kernel = Kernel(pointer.value, self) if pointer.value else None
         return kernel, bool(fallback.value)
 
     def prepare_kernel(self, kernel: Kernel, stream: Optional[int] = None) -> None:
         """Loads the kernel into the stream's context, so that launches there can be captured."""
-        self._library.check(self._library.kernel_prepare(kernel.pointer, stream))
+        self._library.check(self._library.kernel_prepare(_of_kernel(kernel), stream))
 
     def launch_state(self) -> LaunchState:
         """The state of the launches of one kernel on one stream."""
@@ -248,11 +287,17 @@ class Service:
                 with blocks of 128 has them, and its bits, kv_bits and block_bits (docs/masks.md).
         """
         args = new(LaunchArgs, stream=stream)
+        if mask_map not in _abi.MASK_MAPS:
+            raise InvalidError(f"is {mask_map!r}; allowed: {', '.join(_abi.MASK_MAPS)}",
+                               field="mask_map")
         args.mask_map = _abi.MASK_MAPS.index(mask_map)
         args.keep_alive = [(q, k, v, o, fields, params)]
         for name, given in (("q", q), ("k", k), ("v", v), ("o", o)):
             tensor = view(given, stream)
             args.keep_alive.append(tensor)
+            if len(tensor.shape) != 4:
+                raise InvalidError(f"has {len(tensor.shape)} dimensions; allowed: [batch, rows, "
+                                   "heads, depth]", field=name)
             batch, row, head, one = tensor.stride()
             if one != 1 and tensor.shape[3] != 1:
                 raise ValueError(name + ": the last dimension must be contiguous")
@@ -263,9 +308,12 @@ class Service:
             elif name == "k":
                 args.kv_len = tensor.shape[1]
         for name, value in fields.items():
+            if name not in _LAUNCH_FIELDS:
+                raise TypeError(f"a launch has no argument {name!r}; there are q, k, v, o, params, "
+                                f"scalars, mask_map, {', '.join(_LAUNCH_FIELDS)}")
             if value is None:
                 continue
-            if not isinstance(value, (int, float)):
+            if _LAUNCH_FIELDS[name] is c_uint64 and not isinstance(value, int):
                 value = view(value, stream)
                 args.keep_alive.append(value)
                 if name == "kv_indices":
@@ -285,7 +333,7 @@ class Service:
                         raise ValueError(name + ": the last dimension must be contiguous")
                     setattr(args, name + "_strides", Strides(batch, row, head))
                 value = value.data_ptr()
-            setattr(args, name, value)
+            put(args, name, value)
         args.scalars, args.num_scalars = (c_double * len(scalars))(*scalars), len(scalars)
         if params:
             args.params, args.num_params = param_array(params, stream, args.keep_alive), len(params)
@@ -296,7 +344,7 @@ class Service:
         the first of them must be zero before the first launch (kernels leave the first 256 zero;
         those of debug_waits want a buffer of their own)."""
         needed, zero_bytes = c_int64(), c_int32()
-        self._library.check(self._library.workspace(kernel.pointer, byref(args), byref(needed),
+        self._library.check(self._library.workspace(_of_kernel(kernel), byref(args), byref(needed),
                                                     byref(zero_bytes)))
         return needed.value, zero_bytes.value
 
@@ -304,28 +352,29 @@ class Service:
         """The shape of kv_indices in the map of the mask that such a launch makes; kv_num_blocks
         lacks the last extent."""
         extents = (c_int32 * 4)()
-        self._library.check(self._library.mask_map_shape(kernel.pointer, byref(args), extents))
+        self._library.check(self._library.mask_map_shape(_of_kernel(kernel), byref(args), extents))
         return tuple(extents)
 
     def mask_map_bits(self, kernel: Kernel, args: LaunchArgs) -> int:
         """How many blocks that map has bits of at most: block_bits is [as many, 128, 4] of 32-bit
         integers, and kv_bits has the shape of kv_indices. 0: the map has no bits."""
         blocks = c_int32()
-        self._library.check(self._library.mask_map_bits(kernel.pointer, byref(args), byref(blocks)))
+        self._library.check(self._library.mask_map_bits(_of_kernel(kernel), byref(args), byref(blocks)))
         return blocks.value
 
     def launch(self, kernel: Kernel, state: LaunchState, **tensors: Any) -> None:
         """Enqueues the kernel; the arguments are those of launch_args."""
         args = self.launch_args(**tensors)
-        self._library.check(self._library.launch(kernel.pointer, byref(args), state.pointer))
+        self._library.check(self._library.launch(_of_kernel(kernel), byref(args), _of_state(state)))
 
     def prepare_launch(self, kernel: Kernel, state: LaunchState,
                        args: LaunchArgs) -> Callable[[], None]:
-        """A function without arguments that launches: for loops that launch the same again."""
+        """A function without arguments that launches: for loops that launch the same again, and end
+        before the Service does."""
         function, check = self._library.launch, self._library.check
 
-        def launch(kernel: Any = c_void_p(kernel.pointer), pointer: Any = byref(args),
-                   state_pointer: Any = c_void_p(state.pointer),
+        def launch(kernel: Any = c_void_p(_of_kernel(kernel)), pointer: Any = byref(args),
+                   state_pointer: Any = c_void_p(_of_state(state)),
                    keep_alive: Any = (args, state, kernel)) -> None:
             error = function(kernel, pointer, state_pointer)
             if error:
@@ -342,7 +391,9 @@ def param_array(params: Mapping[str, Any], stream: Optional[int], keep_alive: li
         if isinstance(value, float):
             out.type, out.f32 = _abi.PARAM_TYPES["f32"], value
         elif isinstance(value, int):
-            out.type, out.i32 = _abi.PARAM_TYPES["i32" if value < 1 << 31 else "u32"], value
+            kind = "i32" if value < 1 << 31 else "u32"
+            out.type = _abi.PARAM_TYPES[kind]
+            out.i32 = integer(f"params: {name}", value, c_int32 if kind == "i32" else c_uint32)
         else:
             tensor = view(value, stream)
             keep_alive.append(tensor)

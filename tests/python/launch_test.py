@@ -6,6 +6,7 @@ The GPU is a fake one, whose driver records launches and tensor maps.
 import ctypes
 import json
 import os
+import pathlib
 import sys
 import tempfile
 import threading
@@ -408,8 +409,14 @@ def closed(gpu, folder):
     q = Tensor(Q, (1, 64, 8, 64))
     with attnjit.Service(cache_layers=folder, driver_path=gpu.path) as service:
         attnjit.attention(q, q, q, out=q, service=service)
+        kernel = service.get(service.prepare({"arch": "sm_90a", "num_q_heads": 8, "qk_depth": 64}))
+        args, state = service.launch_args(q=q, k=q, v=q, o=q), service.launch_state()
     fails(lambda: attnjit.attention(q, q, q, out=q, service=service), attnjit.InvalidError,
           "closed")
+    # Its kernels' memory is gone, and is not looked at.
+    for call in (lambda: service.launch(kernel, state, q=q, k=q, v=q, o=q),
+                 lambda: service.workspace(kernel, args), lambda: service.prepare_kernel(kernel)):
+        assert fails(call, attnjit.InvalidError, "closed").field == "kernel"
 
 
 def errors(service):
@@ -464,6 +471,56 @@ def unknown_options(gpu, folder):
     for name in ("cache_layer", "reserved", "struct_size", "on_compile_context"):
         fails(lambda: attnjit.Service(cache_layers=folder, driver_path=gpu.path, **{name: 1}),
               TypeError, repr(name), "cache_layers")
+
+
+def what_an_option_holds(gpu, folder):
+    """What a field of the C ABI cannot hold is refused by its name: ctypes would cut it off."""
+    def service(**options):
+        return attnjit.Service(**{"cache_layers": folder, "driver_path": gpu.path, **options})
+
+    for options, kind, *texts in (
+            ({"cache_layers": 5}, TypeError, "cache_layers", "int", "path"),
+            ({"cache_layers": [folder]}, TypeError, "cache_layers", "list"),
+            ({"cache_layers": folder + "\0x"}, attnjit.InvalidError, "cache_layers", "NUL"),
+            ({"compile_threads": 1 << 32}, attnjit.InvalidError, "compile_threads", "32 bits"),
+            ({"compile_threads": "2"}, TypeError, "compile_threads", "str", "an int"),
+            ({"cache_max_bytes": 1e9}, TypeError, "cache_max_bytes", "float"),
+            ({"log": 3}, TypeError, "log", "a function"),
+            ({"on_compile": "x"}, TypeError, "on_compile", "a function")):
+        fails(lambda options=options: service(**options), kind, *texts)
+    service(cache_layers=pathlib.Path(folder)).close()
+    service(cache_layers=os.fsencode(folder), no_disk_cache=True).close()
+
+
+def what_an_argument_holds(service):
+    """The same of a launch's arguments: none is cut off, and none that is misspelt is ignored."""
+    q, k = Tensor(Q, (1, 64, 8, 64)), Tensor(K, (1, 64, 8, 64))
+
+    def args(**more):
+        return service.launch_args(**{"q": q, "k": k, "v": k, "o": q, **more})
+
+    assert args(sink=Tensor(DOC, (8,)), kv_len=7, scale=2).sink == DOC
+    assert args(workspace=K, workspace_bytes=1 << 40).workspace_bytes == 1 << 40
+    assert args(params={"n": -3, "m": (1 << 32) - 1}).params[1].i32 == -1
+    for more, kind, *texts in (
+            ({"kv_lenz": TABLE}, TypeError, "'kv_lenz'", "kv_lens"),
+            ({"reserved": 1}, TypeError, "'reserved'"),
+            ({"q_strides": 1}, TypeError, "'q_strides'"),
+            ({"total_q": 1 << 32}, attnjit.InvalidError, "total_q", "4294967296", "32 bits"),
+            ({"sink": -1}, attnjit.InvalidError, "sink", "not negative"),
+            ({"kv_len": k}, TypeError, "kv_len", "Tensor", "an int"),
+            ({"scale": "1"}, TypeError, "scale", "a number"),
+            ({"mask_map": "on"}, attnjit.InvalidError, "mask_map", "write"),
+            ({"params": {"n": 1 << 32}}, attnjit.InvalidError, "params: n", "32 bits"),
+            ({"q": Tensor(Q, (64, 8, 64))}, attnjit.InvalidError, "q: has 3 dimensions")):
+        fails(lambda more=more: args(**more), kind, *texts)
+    fails(lambda: service.compile({"num_q_heads": 8}), TypeError, "dict is no Spec", "prepare()")
+    fails(lambda: service.launch(None, service.launch_state(), q=q, k=k, v=k, o=q), TypeError,
+          "no Kernel", "get()")
+    fails(lambda: attnjit.mask("causal"), TypeError, "attnjit.mask", "function", "str")
+    fails(lambda: attnjit.block_mask(None), TypeError, "no BlockMask")
+    fails(lambda: attnjit.Scalar(1 << 31), attnjit.InvalidError, "Scalar", "32 bits")
+    fails(lambda: attnjit.Scalar(1.5), TypeError, "Scalar", "float")
 
 
 class Memory:
@@ -679,6 +736,8 @@ def main():
         background(gpu, service)
         falling_back(gpu, cache)
         unknown_options(gpu, cache)
+        what_an_option_holds(gpu, cache)
+        what_an_argument_holds(service)
         zero_bytes(gpu, cache)
         rope_parts(service)
         threads(gpu, service)

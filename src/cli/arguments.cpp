@@ -10,6 +10,7 @@
 
 #include "base/architectures.h"
 #include "cli/help_text.h"
+#include "cli/usage_error.h"
 #include "spec/scalars.h"
 #include "spec/spec_flags.h"
 #include "tune/variants.h"
@@ -65,14 +66,12 @@ class Parser {
         return result;
       }
       result.exit_code = 2;
-      result.error =
-          make_error(ErrorCode::kInvalid, message(error, argc, argv), {}, "see attnjit --help");
+      result.error = usage_error(app_, error, argc, argv);
       return result;
     }
-    if (const std::string name = empty_value(app_); !name.empty()) {
+    if (std::optional<Error> error = bad_value(app_)) {
       result.exit_code = 2;
-      result.error =
-          make_error(ErrorCode::kInvalid, "is empty", name, "give it a value, or leave it out");
+      result.error = std::move(error);
       return result;
     }
     if (!shell_.empty()) {
@@ -86,41 +85,6 @@ class Parser {
   }
 
  private:
-  // The first option whose value is empty, as a variable that a script does not set. CLI11 takes
-  // some of them for options that are not given.
-  static std::string empty_value(const CLI::App& app) {
-    for (const CLI::Option* option : app.get_options()) {
-      const std::vector<std::string>& values = option->results();
-      if (std::find(values.begin(), values.end(), "") == values.end()) continue;
-      std::string name = option->get_single_name();
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    }
-    for (const CLI::App* command : app.get_subcommands()) {
-      if (std::string name = empty_value(*command); !name.empty()) return name;
-    }
-    return {};
-  }
-
-  // CLI11 takes a word that is no command for a missing one.
-  std::string message(const CLI::ParseError& error, int argc, const char* const* argv) const {
-    const CLI::App* app = &app_;
-    for (int i = 1; i < argc; ++i) {
-      const std::string word = argv[i];
-      if (word.empty() || word[0] == '-' || app->get_require_subcommand_min() == 0) break;
-      const std::vector<const CLI::App*> known =
-          app->get_subcommands([&](const CLI::App* sub) { return sub->get_name() == word; });
-      if (!known.empty()) {
-        app = known.front();
-        continue;
-      }
-      return fmt::format("there is no command '{}' of {}", word.substr(0, 64), app->get_name());
-    }
-    if (app->get_require_subcommand_min() > 0)
-      return "a command of " + app->get_name() + " is required";
-    return error.what();
-  }
-
   // Adds a command whose values are a T inside arguments_ once the command was named.
   template <class T>
   CLI::App* command(const std::string& name, const std::string& description, T& values) {
@@ -172,7 +136,7 @@ class Parser {
   static void add_untuned_spec(CLI::App* app, SpecArguments& spec) {
     app->add_option("--spec", spec.file, "JSON file of the spec; - reads standard input")
         ->type_name("FILE")
-        ->group("Spec");
+        ->group(kSpecGroup);
     for (const spec::SpecFlag& flag : spec::spec_flags()) {
       CLI::Option* option = app->add_option_function<std::string>(
                                    flag.name,
@@ -181,7 +145,7 @@ class Parser {
                                    },
                                    flag.help)
                                 ->type_name(flag.type)
-                                ->group("Spec");
+                                ->group(kSpecGroup);
       if (flag.is_bool) option->expected(0, 1)->default_str("true");
     }
   }

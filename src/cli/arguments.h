@@ -63,7 +63,7 @@ struct PrewarmArguments {
   std::vector<std::string> manifests;
   std::vector<std::string> bundles;  ///< imported first
   std::string archs;
-  int jobs = 0;
+  std::int64_t jobs = 0;
   std::string tuning;
   bool accept_unconfined_helper = false;
 };
@@ -104,8 +104,8 @@ struct EmulateArguments {
 struct BenchArguments {
   SpecArguments spec;
   ProblemArguments problem;
-  int warmup = 5;
-  int repeats = 20;
+  std::int64_t warmup = 5;
+  std::int64_t repeats = 20;
 };
 
 struct TuneArguments {

@@ -100,7 +100,8 @@ Result<Report> run_bench(const BenchArguments& arguments) {
   if (!compiled) return std::move(compiled).error();
   Result<std::unique_ptr<Kernel>> kernel = gpu->driver->load(compiled->image, prepared.plan());
   if (!kernel) return std::move(kernel).error();
-  Result<Timing> timing = run(gpu->device, **kernel, *problem, arguments.warmup, arguments.repeats);
+  Result<Timing> timing = run(gpu->device, **kernel, *problem, static_cast<int>(arguments.warmup),
+                              static_cast<int>(arguments.repeats));
   if (!timing) return std::move(timing).error();
 
   const AttentionSpec& attention = problem->spec;

@@ -126,7 +126,7 @@ Result<Report> run_prewarm(const PrewarmArguments& arguments) {
     }
   };
   const std::vector<PrewarmResult> results =
-      (*service)->prewarm(requests, arguments.jobs, progress);
+      (*service)->prewarm(requests, static_cast<int>(arguments.jobs), progress);
   if (terminal && done > 0) (void)std::fputs("\r\033[K", stderr);
 
   Report report;

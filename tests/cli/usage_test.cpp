@@ -51,6 +51,47 @@ TEST_F(Usage, BadUsage) {
   expect_bad(hopper("bench", {"--repeats", "0"}), "repeats");
 }
 
+// What is wrong, of which flag, what is allowed, and whose help says more.
+TEST_F(Usage, BadUsageNamesItsFlag) {
+  struct Case {
+    std::vector<std::string> words;
+    std::string field, message, hint;
+  };
+  const std::string verify = "see attnjit verify --help";
+  for (const Case& one : {
+           Case{{"verify", "--window", "1.5"},
+                "window",
+                "is \"1.5\"; allowed: an integer of 64 bits",
+                verify},
+           Case{{"verify", "--seeds", "99999999999999999999"}, "seeds", "an integer of 64", verify},
+           Case{{"verify", "--timed-sms", "010"}, "timed_sms", "is \"010\"", verify},
+           Case{{"verify", "--scale", "x"}, "scale", "is \"x\"; allowed: a number", verify},
+           Case{{"bench", "--warmup", "9999999999"}, "warmup", "is 9999999999; allowed: 0 to", ""},
+           Case{{"prewarm", "m", "--jobs", "9999999999"}, "jobs", "is 9999999999; allowed: 0", ""},
+           Case{{"verify", "--window"}, "window", "has no value", verify},
+           Case{{"verify", "--window", "--seed", "3"}, "window", "has no value: --seed", verify},
+           Case{{"generate", "-o", "--json"}, "output", "has no value: --json", ""},
+           Case{{"verify", "--seed", "1", "--seed", "1"}, "seed", "is given twice", verify},
+           Case{{"emulate", "x.ptx"}, "launch", "is missing", "see attnjit emulate --help"},
+           Case{{"emulate"}, "ptx", "is missing", "see attnjit emulate --help"},
+           Case{
+               {"verify", "--qk-dept", "64"}, "", "no option --qk-dept", "did you mean --qk-depth"},
+           Case{{"verify", "--xyz=5"}, "", "attnjit verify has no option --xyz", verify},
+           Case{{"cache", "gc", "now", "x"},
+                "",
+                "attnjit cache gc takes no \"now\"",
+                "see attnjit cache gc --help"},
+           Case{{"verfy", "--seed", "1"}, "", "no command 'verfy'", "did you mean verify?"},
+           Case{{"cache", "lst"}, "", "'lst' of attnjit cache", "did you mean list?"},
+           Case{{"completion", "tcsh"}, "shell", "tcsh not in", "see attnjit completion --help"},
+       }) {
+    const Json error = run_json(one.words, 2)["error"];
+    EXPECT_EQ(error.value("field", ""), one.field) << error;
+    EXPECT_NE(error.value("message", "").find(one.message), std::string::npos) << error;
+    EXPECT_NE(error.value("hint", "").find(one.hint), std::string::npos) << error;
+  }
+}
+
 TEST_F(Usage, SpecFilesThatAreNone) {
   write_text(folder_ / "empty.json", "");
   write_text(folder_ / "binary.json", std::string("\x7f"

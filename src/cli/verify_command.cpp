@@ -193,7 +193,7 @@ std::vector<TimedKernel> timed_kernels(const CompiledKernel& compiled, const Ker
     }
     kernel.planned = &plan.kernels.at(launch.kernel);
     kernel.low_body = runs_low_body(*kernel.planned, launch);
-    kernels.push_back(std::move(kernel));
+    kernels.push_back(kernel);
   }
   return kernels;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "plan/map/map_plan.h"
 #include "plan/reference/config_kind.h"
 #include "plan/sm100/sm100_heuristics.h"
 #include "plan/sm100/sm100_knobs.h"

@@ -15,11 +15,11 @@ namespace {
 
 constexpr int kMaxLinks = 40;  // what the kernel follows, too
 
-OpenedFolder failed(int error, const std::string& what) {
+OpenedFolder failed(int error, const std::string& what = {}) {
   OpenedFolder outcome;
   outcome.state = error == ENOENT ? OpenedFolder::State::kMissing : OpenedFolder::State::kError;
   outcome.error = error;
-  outcome.reason = what + ": " + error_text(error);
+  outcome.reason = what + error_text(error);
   return outcome;
 }
 
@@ -60,13 +60,14 @@ int make_folder(FileSystem& fs, FileSystem::Handle parent, const std::string& na
   return error;
 }
 
-OpenedFolder checked(FileSystem& fs, const Trust& trust, File folder, const std::string& name) {
+// `who`: of what the reason speaks, "it " or "entries ".
+OpenedFolder checked(FileSystem& fs, const Trust& trust, File folder, const std::string& who) {
   const auto stat = uninterrupted([&] { return fs.stat(folder.get()); });
-  if (!stat.ok()) return failed(stat.error, name);
+  if (!stat.ok()) return failed(stat.error);
   OpenedFolder outcome;
   outcome.state = OpenedFolder::State::kOpen;
   if (std::string problem = trust.folder_problem(stat.value); !problem.empty()) {
-    outcome = refused(name + " " + problem);
+    outcome = refused(who + problem);
   }
   outcome.folder = std::move(folder);
   outcome.stat = stat.value;
@@ -80,7 +81,7 @@ OpenedFolder walk(FileSystem& fs, const Trust* trust, const std::string& path, b
   std::deque<std::string> components;
   push_front(components, path);
   auto root = uninterrupted([&] { return fs.open_root(path.front() != '/'); });
-  if (!root.ok()) return failed(root.error, path);
+  if (!root.ok()) return failed(root.error);
   File current(fs, root.value);
   if (components.empty()) components.emplace_back(".");
 
@@ -91,26 +92,26 @@ OpenedFolder walk(FileSystem& fs, const Trust* trust, const std::string& path, b
     auto stat = uninterrupted([&] { return fs.stat_at(current.get(), name); });
     if (stat.error == ENOENT && create) {
       if (const int error = make_folder(fs, current.get(), name, 0700); error != 0) {
-        return failed(error, fmt::format("{} (making {})", path, name));
+        return failed(error, fmt::format("cannot make {}: ", name));
       }
       stat = uninterrupted([&] { return fs.stat_at(current.get(), name); });
     }
-    if (!stat.ok()) return failed(stat.error, path);
+    if (!stat.ok()) return failed(stat.error);
     if (stat.value.type == FileStat::Type::kSymlink) {
       // NOTE: in a folder that others can write to, a link may be a stranger's and lead anywhere,
       // also to a folder of our own that was never meant to be a cache. Our own links are fine:
       // ~/.cache often is one.
       if (trust != nullptr && !trust->owner(stat.value.owner)) {
-        return refused(fmt::format("{} leads through a symbolic link ({}) of user {}", path, name,
+        return refused(fmt::format("it leads through a symbolic link ({}) of user {}", name,
                                    stat.value.owner));
       }
-      if (++links > kMaxLinks) return failed(ELOOP, path);
+      if (++links > kMaxLinks) return failed(ELOOP);
       const auto target = uninterrupted([&] { return fs.read_link(current.get(), name); });
-      if (!target.ok()) return failed(target.error, path);
-      if (target.value.empty()) return failed(ENOENT, path);
+      if (!target.ok()) return failed(target.error);
+      if (target.value.empty()) return failed(ENOENT);
       if (target.value.front() == '/') {
         auto again = uninterrupted([&] { return fs.open_root(false); });
-        if (!again.ok()) return failed(again.error, path);
+        if (!again.ok()) return failed(again.error);
         current = File(fs, again.value);
       }
       push_front(components, target.value);
@@ -120,10 +121,10 @@ OpenedFolder walk(FileSystem& fs, const Trust* trust, const std::string& path, b
     const bool last = components.empty();
     auto next = open_file(fs, current.get(), name,
                           last ? FileSystem::Open::kFolder : FileSystem::Open::kFolderPath);
-    if (!next.ok()) return failed(next.error, path);
+    if (!next.ok()) return failed(next.error);
     current = std::move(next.value);
   }
-  if (trust != nullptr) return checked(fs, *trust, std::move(current), path);
+  if (trust != nullptr) return checked(fs, *trust, std::move(current), "it ");
   OpenedFolder outcome;
   outcome.state = OpenedFolder::State::kOpen;
   outcome.folder = std::move(current);
@@ -169,13 +170,13 @@ OpenedFolder open_trusted_child(FileSystem& fs, const Trust& trust, FileSystem::
   auto opened = open_file(fs, parent, name, FileSystem::Open::kFolder);
   if (opened.error == ENOENT && create) {
     if (const int error = make_folder(fs, parent, name, mode); error != 0) {
-      return failed(error, name);
+      return failed(error, fmt::format("cannot make {}: ", name));
     }
     opened = open_file(fs, parent, name, FileSystem::Open::kFolder);
   }
   if (opened.error == ELOOP || opened.error == ENOTDIR) return refused(name + " is not a folder");
-  if (!opened.ok()) return failed(opened.error, name);
-  return checked(fs, trust, std::move(opened.value), name);
+  if (!opened.ok()) return failed(opened.error, name + ": ");
+  return checked(fs, trust, std::move(opened.value), name + " ");
 }
 
 }  // namespace attnjit::cache

@@ -40,7 +40,8 @@ struct OpenedFolder {
   File folder;    ///< kOpen; kRefused, too, where it got that far
   FileStat stat;  ///< of `folder`
   int error = 0;
-  std::string reason;  ///< unless kOpen
+  /// Unless kOpen. A path is not in it, as who gave it knows it; the name of a child is.
+  std::string reason;
 };
 
 /// Opens a folder by its path. `create`: missing folders on the way are made, with mode 0700.

@@ -156,15 +156,19 @@ class Doctor {
                           (i > 0 && layer.state == CacheLayerInfo::State::kReadOnly);
       json["layers"].push_back({{"path", layer.path},
                                 {"usable", usable},
-                                {"reason", layer.reason},
+                                {"reason", usable ? "" : layer.reason},
                                 {"entries", layer.entries},
                                 {"bytes", layer.entry_bytes}});
-      line("cache", fmt::format("{}: {} kernels, {} bytes{}{}", layer.path, layer.entries,
-                                layer.entry_bytes, layer.reason.empty() ? "" : "; ", layer.reason));
+      line("cache",
+           fmt::format("{}: {} kernels, {} bytes{}", layer.path, layer.entries, layer.entry_bytes,
+                       layer.state == CacheLayerInfo::State::kMissing ? "; not there yet"
+                       : usable                                       ? ""
+                                                                      : "; not used"));
       if (!usable) {
         problems_.emplace_back(
-            fmt::format("the cache layer {} is not used", layer.path),
-            layer.reason.empty() ? "make it a folder of your own, mode 0700" : layer.reason);
+            fmt::format("the cache layer {} is not used: {}", layer.path, layer.reason),
+            "name a folder of your own, mode 0700, in ATTNJIT_CACHE_DIR; kernels are compiled "
+            "without one, too, by each process");
       }
     }
   }

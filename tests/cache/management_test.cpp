@@ -456,7 +456,7 @@ TEST_F(ManagementTest, LayersTellTheirState) {
   EXPECT_GT(layers[0].entry_bytes, 0);
   EXPECT_EQ(layers[0].temporary, 0);
   EXPECT_EQ(layers[1].state, CacheLayerInfo::State::kRefused);
-  EXPECT_NE(layers[1].reason.find("1001"), std::string::npos);
+  EXPECT_EQ(layers[1].reason, "it belongs to user 1001, not to user 1000 or root");
   EXPECT_EQ(layers[2].state, CacheLayerInfo::State::kMissing);
   EXPECT_EQ(layers[3].state, CacheLayerInfo::State::kReadOnly);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Usage, bad input and standard streams: what every command promises.
+#include <algorithm>
 #include <filesystem>
 
 #include "cli_test.h"
@@ -280,6 +281,27 @@ TEST_F(Usage, DoctorTellsWhatIsMissing) {
   }
   EXPECT_EQ(json.at("cache").at("layers").at(0).at("path"), folder_ / "cache");
   EXPECT_FALSE(run({"doctor"}).out.empty());
+}
+
+TEST_F(Usage, DoctorSaysWhyACacheIsNotUsed) {
+  const auto layer = [&] { return run_json({"doctor"}, 4).at("cache").at("layers").at(0); };
+  EXPECT_EQ(layer(), Json({{"path", folder_ / "cache"},
+                           {"usable", true},
+                           {"reason", ""},
+                           {"entries", 0},
+                           {"bytes", 0}}));
+  write_text(folder_ / "file", "");
+  options_.environment["ATTNJIT_CACHE_DIR"] = folder_ / "file";
+  EXPECT_EQ(layer().at("reason"), "Not a directory");
+  const Json problems = run_json({"doctor"}, 4).at("problems");
+  const std::string what =
+      "the cache layer " + (folder_ / "file") + " is not used: Not a directory";
+  EXPECT_TRUE(std::any_of(problems.begin(), problems.end(), [&](const Json& problem) {
+    return problem.at("what") == what &&
+           problem.at("todo").get<std::string>().find("ATTNJIT_CACHE_DIR") != std::string::npos;
+  })) << problems;
+  EXPECT_EQ(run({"cache", "gc"}).err,
+            "attnjit cache: " + (folder_ / "file") + ": Not a directory\n");
 }
 
 TEST_F(Usage, DoctorFindsNoNvrtcInOneThatDoesNotCompile) {

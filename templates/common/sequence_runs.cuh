@@ -10,7 +10,7 @@ namespace attnjit {
 /// What a work tile takes beside its KV tiles, in those: to fill and to empty the ring of K, and to
 /// write O. FlashMLA's schedule counts five blocks of as many keys. NOTE: with 2, 4 and 6 launches
 /// of batches whose lengths rise evenly took 0.968, 0.966 and 0.974 of the time without
-/// (docs/mla.md).
+/// (docs/performance-mla.md).
 constexpr int kWorkTileUnits = 4;
 /// The same of a decode's heads: another CTA of the SM loads meanwhile.
 constexpr int kHeadTileUnits = 2;
@@ -170,7 +170,7 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
 
   /// Whether even parts, by which a CTA has `even` units, serve as well as runs of `length`. A run
   /// begins with a piece of another sequence, which takes time to begin and to merge. And on an
-  /// H200 runs that were 3 % shorter took as long (docs/mla.md).
+  /// H200 runs that were 3 % shorter took as long (docs/performance-mla.md).
   ATTNJIT_DEVICE static bool are_even(int even, int length) {
     return even <= length + (length >> 4) + kBetween;
   }

@@ -34,7 +34,7 @@ struct BoxCopies {
     constexpr bool kWholeGroups = Config::kGqaShift > 0 || Config::kGroup == 1;
     // NOTE: K of absorbed MLA is evicted first although other tiles of the sequence read it, too:
     // they do so at the same time, if a round has room for them. Kept longer, launches took up to
-    // 5 % more time (docs/mla.md).
+    // 5 % more time (docs/performance-mla.md).
     const int at_once = Config::kOwnV ? 1 : workers<Config>();
     policy = kv_policy(kWholeGroups && q_len << Config::kGqaShift <= Config::kTileM * at_once);
   }

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 
 #include "base/environment.h"
 
@@ -14,6 +16,24 @@ namespace {
 Error bad_url(std::string message) {
   return make_error(ErrorCode::kInvalid, std::move(message), "remote",
                     "give http://HOST/PATH, https://HOST/PATH, or s3+https://HOST/BUCKET/PATH");
+}
+
+/// Empty, or what of the numbers is out of range.
+std::optional<Error> bad_number(const RemoteOptions& options) {
+  struct Number {
+    const char* name;
+    std::int64_t value, least;
+  };
+  for (const Number& number : {Number{"lookup_budget", options.lookup_budget.count(), 0},
+                               {"transfer_timeout", options.transfer_timeout.count(), 1},
+                               {"max_entry_bytes", options.max_entry_bytes, 1},
+                               {"max_queue_bytes", options.max_queue_bytes, 0}}) {
+    if (number.value >= number.least) continue;
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("is {}; allowed: {} or more", number.value, number.least),
+                      fmt::format("remote.{}", number.name));
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -46,11 +66,7 @@ Result<RemoteStore> RemoteStore::make(const RemoteOptions& options) {
   store.base_ = scheme + "://" + std::string(rest);
   store.shown_ = std::string(store.s3_ ? "s3+" : "") + scheme + "://" + store.host_ + store.path_;
   if (store.host_.empty()) return bad_url("the URL has no host");
-  if (options.lookup_budget.count() < 0 || options.transfer_timeout.count() <= 0 ||
-      options.max_entry_bytes <= 0 || options.max_queue_bytes < 0) {
-    return make_error(ErrorCode::kInvalid, "a time or a size of the remote tier is out of range",
-                      "remote");
-  }
+  if (std::optional<Error> error = bad_number(options)) return *std::move(error);
   store.timeout_ = options.transfer_timeout;
   store.max_bytes_ = static_cast<std::size_t>(options.max_entry_bytes);
   if (!store.s3_) return store;

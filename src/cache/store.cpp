@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/longest_time.h"
 #include "cache/key_lock.h"
 #include "cache/signature.h"
 #include "cache/trim.h"
@@ -34,10 +35,23 @@ SignatureTrust trust_or_none(const CacheOptions& options, const Logger& log) {
   return none;
 }
 
+CacheOptions with_bounded_times(CacheOptions options) {
+  options.failure_ttl = bounded(options.failure_ttl);
+  for (std::chrono::milliseconds* time :
+       {&options.max_wait, &options.remote.lookup_budget, &options.remote.transfer_timeout,
+        &options.lease.ttl, &options.lease.timeout, &options.lease.wait}) {
+    *time = bounded(*time);
+  }
+  return options;
+}
+
 }  // namespace
 
 Store::Store(const CacheOptions& options, FileSystem& fs)
-    : options_(options), fs_(fs), log_(options.log), trust_(trust_or_none(options, log_)) {
+    : options_(with_bounded_times(options)),
+      fs_(fs),
+      log_(options_.log),
+      trust_(trust_or_none(options_, log_)) {
   Trust trust;
   trust.user = fs.user();
   trust.others = options.trusted_owners;
@@ -45,9 +59,9 @@ Store::Store(const CacheOptions& options, FileSystem& fs)
     layers_.push_back(std::make_unique<Layer>(fs, options.layers[i], i == 0, trust, log_));
   }
   failures_ = std::make_unique<Failures>(fs, layers_.empty() ? nullptr : layers_.front().get(),
-                                         options.failure_ttl);
-  remote_ = RemoteTier::open(options.remote, log_);
-  leases_ = Leases::open(options.lease, options.remote, log_);
+                                         options_.failure_ttl);
+  remote_ = RemoteTier::open(options_.remote, log_);
+  leases_ = Leases::open(options_.lease, options_.remote, log_);
 }
 
 /// An entry on its way from the remote tier to a requester and to the first layer.
@@ -240,9 +254,7 @@ void Store::trim_after_store(std::int64_t stored_bytes) {
 Store::Clock::time_point Store::patience(Compiler::Deadline deadline) const {
   const auto now = Clock::now();
   if (deadline <= now) return now;
-  // NOTE: in milliseconds: the largest of them are no number of nanoseconds.
-  const auto half = std::chrono::duration_cast<std::chrono::milliseconds>((deadline - now) / 2);
-  return now + std::min(half, options_.max_wait);
+  return now + std::min<Clock::duration>((deadline - now) / 2, options_.max_wait);
 }
 
 Result<KernelImage> Store::compile_and_store(const Request& request, std::shared_ptr<void> lease) {

@@ -9,6 +9,7 @@
 #include <limits>
 #include <set>
 
+#include "base/longest_time.h"
 #include "cache/io.h"
 #include "cache/key_lock.h"
 #include "cache/older_versions.h"
@@ -132,8 +133,7 @@ CacheGcReport trim(Layer& layer, const TrimOptions& options) {
   report.removed_locks = sweep(Room::kLocks, [&](const SeenFile& file) {
     return old(file, now, kLockAgeNs) || too_many_locks.count(file.name) != 0;
   });
-  const std::int64_t ttl_ns =
-      std::min<std::int64_t>(options.failure_ttl.count(), 10 * 365 * 86400) * kSecondNs;
+  const std::int64_t ttl_ns = std::chrono::nanoseconds(bounded(options.failure_ttl)).count();
   const auto too_many_failures =
       surplus(scan_room(layer, *root, Room::kFailures), options.cap.share(kFailuresShare));
   report.removed_failures = sweep(Room::kFailures, [&](const SeenFile& file) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attnjit/service.h"
+#include "base/longest_time.h"
 #include "service/c_abi.h"
 
 struct attnjit_service {
@@ -131,10 +132,9 @@ Result<ServiceOptions> options_from_c(const attnjit_service_options* given) {
 }
 
 Compiler::Deadline deadline_of(int64_t timeout_ms) {
-  // A year stands for no limit: later times overflow in some clocks' arithmetic.
-  constexpr int64_t kYear = int64_t{365} * 24 * 3600 * 1000;
-  const int64_t limit = timeout_ms < 0 ? kYear : std::min(timeout_ms, kYear);
-  return std::chrono::steady_clock::now() + std::chrono::milliseconds(limit);
+  using std::chrono::milliseconds;
+  const milliseconds limit = timeout_ms < 0 ? milliseconds::max() : milliseconds(timeout_ms);
+  return std::chrono::steady_clock::now() + bounded(limit);
 }
 
 const attnjit_kernel* handle_of(const Kernel* kernel) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/environment.h"
+#include "base/longest_time.h"
 #include "base/no_throw.h"
 #include "service/core.h"
 
@@ -19,7 +20,6 @@ namespace {
 
 // The Service's end is promised within 2 s; what follows the waiting takes the rest.
 constexpr std::chrono::milliseconds kShutDownLimit{1800};
-constexpr std::chrono::years kLongestTtl{10};
 
 class ServiceImpl final : public Service {
  public:
@@ -354,8 +354,8 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options) {
           fmt::format("{} threads; 0 means what cores and memory allow", options.compile_threads),
           "compile_threads");
     }
-    // NOTE: the largest numbers of seconds are no number of nanoseconds, which clocks count.
-    options.failure_ttl = std::min<std::chrono::seconds>(options.failure_ttl, kLongestTtl);
+    options.failure_ttl = bounded(options.failure_ttl);
+    options.flush_at_end = bounded(options.flush_at_end);
     if (options.nvrtc_path.empty() && environment.nvrtc) options.nvrtc_path = *environment.nvrtc;
     if (options.use_remote) {
       Result<RemoteOptions> remote = with_environment(std::move(options.remote));

@@ -147,6 +147,15 @@ TEST_F(RemoteTest, AMissIsNotAskedForAgainAtOnce) {
   EXPECT_EQ(server->count("GET"), 1U);
 }
 
+TEST_F(RemoteTest, ALookUpMayTakeTheLongestTime) {
+  publish(1);
+  CacheOptions options;
+  options.remote.url = server->url() + "/cache";
+  options.remote.lookup_budget = milliseconds::max();  // more than a clock counts
+  options.remote.transfer_timeout = milliseconds::max();
+  EXPECT_EQ(get(*attnjit::open_cache(options), 1).origin, ImageOrigin::kRemote);
+}
+
 TEST_F(RemoteTest, WhatIsThereIsNotSentAgain) {
   publish(1);
   const std::size_t puts = server->count("PUT");
@@ -523,7 +532,23 @@ TEST(RemoteStoreTest, UrlsAreChecked) {
   EXPECT_EQ(RemoteStore::make(options)->shown(), "https://cache:8443/a");
   options.url = "http://cache";
   options.transfer_timeout = milliseconds(0);
-  EXPECT_FALSE(RemoteStore::make(options).ok());
+  EXPECT_EQ(RemoteStore::make(options).error().to_string(),
+            "remote.transfer_timeout: is 0; allowed: 1 or more");
+}
+
+TEST(RemoteStoreTest, WhatIsOutOfRangeIsNamed) {
+  const auto field = [](auto&& change) {
+    RemoteOptions options;
+    options.url = "http://cache";
+    change(options);
+    const auto made = RemoteStore::make(options);
+    return made ? std::string() : made.error().field;
+  };
+  EXPECT_EQ(field([](auto& o) { o.lookup_budget = milliseconds(-1); }), "remote.lookup_budget");
+  EXPECT_EQ(field([](auto& o) { o.transfer_timeout = milliseconds(-1); }),
+            "remote.transfer_timeout");
+  EXPECT_EQ(field([](auto& o) { o.max_entry_bytes = 0; }), "remote.max_entry_bytes");
+  EXPECT_EQ(field([](auto& o) { o.max_queue_bytes = -1; }), "remote.max_queue_bytes");
 }
 
 TEST(BreakerTest, OpensAfterFailuresInARowAndLetsOneProbeThrough) {

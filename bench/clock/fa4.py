@@ -3,13 +3,15 @@
 """The launch of a forward kernel of FlashAttention-4, for the emulator's clock.
 
     bench/clock/fa4.py DEPTH none|causal LENGTH KERNEL.ptx -o LAUNCH.json [--batch N] [--heads N]
+                       [--sms N]
     attnjit emulate KERNEL.ptx --launch LAUNCH.json --timing sm_100a
 
 KERNEL.ptx is what bench/clock/fa4_ptx.py makes of FlashAttention-4 (commits f82d0dc6 and 0251105a)
 for bf16, 2 query tiles of 128 rows and key tiles of 128: a persistent grid without a mask, a pair
 of CTAs there at depth 128, and one CTA a tile, longest first, with a causal mask. It may write the
-LSE. The problem is that of its benchmark: 32k tokens and 2048 / DEPTH heads. Of its own there is
-nothing here but the order of its kernel's arguments.
+LSE. A persistent grid is one of a B200's 148 SMs; a GB300 has 152. The problem is that of its
+benchmark: 32k tokens and 2048 / DEPTH heads. Of its own there is nothing here but the order of its
+kernel's arguments.
 """
 import argparse
 import json
@@ -28,7 +30,7 @@ def divisor(d):
     return struct.pack("<IIBBH", d, magic & 0xffffffff, min(log, 1), max(log - 1, 0), 0)
 
 
-def recipe(depth, causal, batch, length, heads, ptx):
+def recipe(depth, causal, batch, length, heads, sms, ptx):
     """The launch: what FlashAttention-4's host code would hand to its kernel."""
     pair = not causal and depth == 128
     entry = re.search(r"\.entry\s+(\S+?)\(", ptx).group(1)
@@ -69,7 +71,7 @@ def recipe(depth, causal, batch, length, heads, ptx):
         clusters = blocks // 2 if pair else blocks
         args += [pack(divisor(clusters)), pack(divisor(heads)),
                  {"i32": clusters * heads * batch}, {"i32": 2 if pair else 1}]
-        grid = min(SMS, blocks * heads * batch)
+        grid = min(sms, blocks * heads * batch)
     return {
         "entry": entry, "grid": [grid, 1, 1], "block": [512, 1, 1],
         "cluster": [2 if pair else 1, 1, 1], "dynamic_smem": 232448,
@@ -89,13 +91,14 @@ def main():
     parser.add_argument("ptx")
     parser.add_argument("--batch", type=int)
     parser.add_argument("--heads", type=int)
+    parser.add_argument("--sms", type=int, default=SMS)
     parser.add_argument("-o", "--output", required=True)
     options = parser.parse_args()
     with open(options.ptx, encoding="utf-8") as file:
         ptx = file.read()
     launch = recipe(options.depth, options.mask == "causal",
                     options.batch or TOKENS // options.length, options.length,
-                    options.heads or HIDDEN // options.depth, ptx)
+                    options.heads or HIDDEN // options.depth, options.sms, ptx)
     with open(options.output, "w", encoding="utf-8") as file:
         json.dump(launch, file, indent=1)
 

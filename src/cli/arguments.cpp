@@ -245,7 +245,7 @@ class Parser {
                     "Longest query of a launch; the plan then says whether it uses 1Q or 2Q");
     app->add_option("--batch", plan_.batch, "Number of sequences of that launch");
     app->add_option("--sm-count", plan_.sm_count,
-                    "Number of SMs of the GPU; default: the full chip's");
+                    "Number of SMs of the GPU; default: that of an H200, a B200 or a GB300");
     app->add_flag("--draw-mask", plan_.draw_mask,
                   "Show instead which tiles of scores the mask hides, shows, or cuts");
     app->add_option("-o,--output", plan_.picture, "File for that picture, in SVG")

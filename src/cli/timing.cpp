@@ -10,6 +10,7 @@
 #include <string>
 
 #include "cli/json.h"
+#include "clock/parameters.h"
 #include "emulator/decode/program.h"
 
 namespace attnjit::cli {
@@ -219,6 +220,7 @@ Result<Report> time_for_report(const PtxModule& module, const LaunchSequence& se
   Json json;
   json["timing"] = std::string(to_string(options.arch));
   json["model_version"] = clock::kModelVersion;
+  json["model_error"] = clock::error_of(options.arch);
   json["us"] = timed->us;
   json["launches"] = Json::array();
   Report report;
@@ -234,8 +236,9 @@ Result<Report> time_for_report(const PtxModule& module, const LaunchSequence& se
     most = std::max(most, launch.cycles);
   }
   json["cycles"] = cycles;
-  report.text += fmt::format("{:.2f} us on {}, by model {}\n", timed->us, to_string(options.arch),
-                             clock::kModelVersion);
+  report.text +=
+      fmt::format("{:.2f} us on {}, by model {} ({})\n", timed->us, to_string(options.arch),
+                  clock::kModelVersion, clock::error_of(options.arch));
   report.json = to_text(json);
   return report;
 }

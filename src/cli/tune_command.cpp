@@ -19,6 +19,7 @@
 #include "cli/session.h"
 #include "cli/spec_source.h"
 #include "clock/clock.h"
+#include "clock/parameters.h"
 #include "tune/table.h"
 #include "tune/tuner.h"
 
@@ -132,6 +133,8 @@ Json result_json(const TuneRequest& request, const TuneResult& result) {
   json["device"] = result.device.name;
   json["model_version"] =
       result.device.model_version != 0 ? Json(result.device.model_version) : Json();
+  json["model_error"] =
+      result.device.model_version != 0 ? Json(clock::error_of(request.spec.arch)) : Json();
   json["sm_count"] = result.device.sm_count;
   json["driver"] = result.device.driver;
   json["nvrtc_version"] = result.nvrtc_version;
@@ -186,7 +189,11 @@ std::string result_text(const TuneRequest& request, const TuneResult& result) {
     text += fmt::format("  {}{}{}\n", choice_text(measured->variant.choose, untuned),
                         measured->reason.empty() ? "" : ": ", measured->reason);
   }
-  text += fmt::format("the untuned kernel beside itself: {:.3f}\n", result.control);
+  if (result.device.model_version != 0) {
+    text += fmt::format("the model's error: {}\n", clock::error_of(request.spec.arch));
+  } else {
+    text += fmt::format("the untuned kernel beside itself: {:.3f}\n", result.control);
+  }
   return text;
 }
 

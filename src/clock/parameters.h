@@ -99,7 +99,9 @@ struct ParameterRow {
 const std::vector<ParameterRow>& parameter_table(Arch arch);
 /// Its values.
 Parameters parameters_of(Arch arch);
+/// How far off its times were, of what they were held to: a phrase for reports.
+std::string_view error_of(Arch arch);
 /// Grows with each change of a number or of the model: what was timed by another is not compared.
-inline constexpr int kModelVersion = 10;
+inline constexpr int kModelVersion = 11;
 
 }  // namespace attnjit::clock

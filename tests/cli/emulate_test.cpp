@@ -107,6 +107,7 @@ TEST_F(Emulate, TimesALaunch) {
   const std::vector<std::string> timing{"--timing", "sm_90a", "--trace", folder_ / "trace.json"};
   const Json json = run_json(words(timing), 0);
   EXPECT_EQ(json.at("timing"), "sm_90a");
+  EXPECT_NE(json.at("model_error").get<std::string>().find("H200"), std::string::npos);
   EXPECT_GT(json.at("us").get<double>(), 1);
   ASSERT_EQ(json.at("launches").size(), 1u);
   const Json& launch = json.at("launches")[0];

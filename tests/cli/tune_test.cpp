@@ -69,6 +69,7 @@ TEST_F(Tune, AModelNeedsNoGpuAndWritesWhatItIs) {
     EXPECT_NE(last_.err.find(line), std::string::npos) << last_.err;
   }
   EXPECT_GT(json.at("model_version").get<int>(), 0);
+  EXPECT_NE(json.at("model_error").get<std::string>().find("H200"), std::string::npos);
   EXPECT_EQ(json.at("control"), 1.0);
   ASSERT_EQ(json.at("variants").size(), 2U);
   EXPECT_GT(json.at("variants")[0].at("ms").at(0).get<double>(), 0);

@@ -40,6 +40,10 @@ TEST(ClockDocuments, EveryNumberStandsThereWithItsSource) {
     }
   }
   EXPECT_NE(page.find(fmt::format("Model {}", kModelVersion)), std::string::npos);
+  // And what reports say of each model's error.
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a, Arch::kSm103a})
+    EXPECT_NE(page.find(fmt::format("| {} |", error_of(arch))), std::string::npos)
+        << to_string(arch);
 }
 
 TEST(ClockDocuments, TheCellsThatJudgeAreNamedAndNoneWasFitted) {

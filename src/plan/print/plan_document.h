@@ -15,7 +15,7 @@
 namespace attnjit {
 
 /// A launch that the 1Q or 2Q choice is asked for. Without max_prompt_len there is no answer;
-/// batch defaults to 1, sm_count to the architecture's full chip.
+/// batch defaults to 1, sm_count to what the architecture's GPU has.
 struct LaunchQuery {
   std::optional<std::int64_t> max_prompt_len;
   std::optional<std::int64_t> batch;

@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SOURCE = "the clock's models of a B200 and a B300 (docs/clock.md): no GPU has measured a row"
+SOURCE = "the clock's models of a B200 and a GB300 (docs/clock.md): no GPU has measured a row"
 MOST_RATIO, MOST_LOSS = 0.98, 1.03
 # Fields of which only the end of a row of O knows: a row of the table serves each value.
 FREE = ("sink", "return_lse", "lse_includes_sink")

@@ -120,7 +120,7 @@ TEST_F(Tune, TheLibraryHasRowsOfAModel) {
   for (const std::string& tuning : {std::string("modelled"), folder_ / "table.json"}) {
     const Json tuned = kernel({"--tuning", tuning});
     EXPECT_GT(tuned.at("tuned_by").at("model_version").get<int>(), 0) << tuning;
-    EXPECT_EQ(tuned.at("persistent"), 1) << tuning;
+    EXPECT_GT(tuned.at("persistent").get<int>(), 0) << tuning;
   }
 }
 

@@ -284,7 +284,7 @@ TEST(Tuning, ModelledRowsGoLast) {
   const char* others = R"({"else": "modelled", "rows": [
       {"match": {"qk_depth": 64}, "choose": {"exp2_fma_pairs": 3}}]})";
   EXPECT_GT(chosen(others, causal_of(128, 8)).tuned_by->model_version, 0);
-  EXPECT_EQ(chosen(others, causal_of(128, 8)).sm100->persistent, 1);
+  EXPECT_GT(chosen(others, causal_of(128, 8)).sm100->persistent, 0);
   EXPECT_EQ(chosen(R"({"rows": []})", causal_of(128, 8)).tuned_by, nullptr);
   const char* both = R"({"rows": [
       {"match": {"qk_depth": 64, "mask": "causal"}, "choose": {"exp2_fma_pairs": 1},

@@ -264,7 +264,8 @@ class Parser {
     app->add_flag("--launch", generate_.launch,
                   "Also write LAUNCH.json and its inputs, for attnjit emulate; needs -o");
     app->add_option("--sm-count", generate_.sm_count,
-                    "SMs that the launch is planned for; default 132 (verify's emulator: 2)");
+                    "SMs that the launch is planned for; default: those of an H200, a B200 or "
+                    "a GB300 (verify's emulator: 2)");
     add_problem(app, generate_.problem);
   }
 

@@ -6,6 +6,7 @@
 
 #include "attnjit/cache.h"
 #include "attnjit/source.h"
+#include "base/architectures.h"
 #include "base/environment.h"
 #include "cli/files.h"
 #include "cli/json.h"
@@ -39,10 +40,11 @@ Status write_folder(const std::string& folder, const KernelSource& source, const
   return write("spec.json", spec_to_json(spec.given(), spec.options()) + "\n");
 }
 
-// What LAUNCH.json is planned for. Errors: kInvalid.
-Result<DeviceShape> read_device(const GenerateArguments& arguments) {
+// What LAUNCH.json is planned for: where nobody says, the architecture's GPU. Errors: kInvalid.
+Result<DeviceShape> read_device(const GenerateArguments& arguments, Arch arch) {
   constexpr std::int64_t kMaxSms = 1 << 20;
   DeviceShape device;
+  device.sm_count = traits_of(arch).sm_count;
   if (!arguments.sm_count) return device;
   if (!arguments.launch) {
     return make_error(ErrorCode::kInvalid, "is of the launch: give --launch", "sm_count");
@@ -63,10 +65,10 @@ Result<Report> run_generate(const GenerateArguments& arguments) {
     return make_error(ErrorCode::kInvalid, "a launch is written to a folder: give -o DIR",
                       "launch");
   }
-  Result<DeviceShape> device = read_device(arguments);
-  if (!device) return std::move(device).error();
   Result<ResolvedSpec> spec = read_spec(arguments.spec);
   if (!spec) return std::move(spec).error();
+  Result<DeviceShape> device = read_device(arguments, (*spec)->arch);
+  if (!device) return std::move(device).error();
   Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
   if (!tuning) return std::move(tuning).error();
   Result<KernelPlan> kernel = plan(*spec, tuning->get());

@@ -348,6 +348,17 @@ TEST_F(Emulate, GenerateWritesTheLaunchOfAnyNumberOfSms) {
   expect_bad(hopper("generate", {"--sm-count", "2"}), "--launch");
 }
 
+// As the clock times it there.
+TEST_F(Emulate, GenerateWritesTheLaunchOfTheArchitecturesGpu) {
+  for (const auto& [arch, sms] : {std::pair("sm_90a", 132), {"sm_100a", 148}, {"sm_103a", 152}}) {
+    run_json({"generate", "--arch", arch, "--num-q-heads", "64", "--qk-depth", "64", "--launch",
+              "-o", folder_ / arch, "--q-len", "1024", "--kv-len", "8"},
+             0);
+    const Json launch = Json::parse(read_text(folder_ / (std::string(arch) + "/LAUNCH.json")));
+    EXPECT_EQ(launch.at("grid").at(0), sms) << arch;
+  }
+}
+
 TEST_F(Emulate, GenerateWritesALaunch) {
   expect_bad(hopper("generate", {"--launch"}), "-o");
   const Json json =

@@ -5,10 +5,12 @@
     bench/clock/ranks.py --measure F.json [--attnjit A] [--only PART]     on the GPU
     bench/clock/ranks.py --compare F.json [--attnjit A] [--only PART]     anywhere
 
-The first runs `attnjit tune` on each spec of ranks.json and keeps the time of every variant. The
-second runs `attnjit tune --model` on the same specs, and says how much longer two variants take on
-the GPU than the one that is the fastest there: the one that the model has for the fastest, and the
-one that the tuner chooses, which leaves the plan's own only for a gain of 1 %.
+The first runs `attnjit tune` on each spec of ranks.json and keeps each variant's choices and its
+time over the plan's own: F.json is to be kept in bench/results, since a later model or a later
+kernel is compared with it. The second runs `attnjit tune --model` on the same specs, and says how
+much longer two variants take on the GPU than the one that is the fastest there: the one that the
+model has for the fastest, and the one that the tuner chooses, which leaves the plan's own only for
+a gain of 1 %.
 """
 import argparse
 import json
@@ -57,7 +59,10 @@ def measure(options, entries):
     results = []
     for entry in entries:
         begin = time.monotonic()
-        results.append(dict(entry, result=tune(options.attnjit, entry, [])))
+        result = tune(options.attnjit, entry, [])
+        result["variants"] = [{name: v[name] for name in ("choose", "outcome", "ratio")}
+                              for v in result["variants"]]
+        results.append(dict(entry, result=result))
         with open(options.measure, "w", encoding="utf-8") as file:
             json.dump({"specs": results}, file)
         count = len(times_of(results[-1]["result"]))

@@ -29,11 +29,9 @@ struct RoleTimes {
 };
 
 /// Of a launch, by role.
-std::vector<RoleTimes> by_role(const LaunchTime& launch, const PlannedKernel* planned) {
+std::vector<RoleTimes> by_role(const LaunchTime& launch, std::vector<PlannedKernel::Role> roles) {
   const std::vector<WarpTimes>& warps = launch.slowest.warps;
   const int count = static_cast<int>(warps.size());
-  std::vector<PlannedKernel::Role> roles;
-  if (planned != nullptr) roles = planned->roles;
   if (roles.empty()) {
     for (int i = 0; i < count; i += kWarpsOfGroup)
       roles.push_back({fmt::format("warpgroup {}", i / kWarpsOfGroup), i, kWarpsOfGroup});
@@ -48,25 +46,18 @@ std::vector<RoleTimes> by_role(const LaunchTime& launch, const PlannedKernel* pl
   return all;
 }
 
-/// What a plan calls the warps and the barriers.
 clock::LaunchNames names_of(const TimedKernel& kernel) {
-  const PlannedKernel* const planned = kernel.planned;
   clock::LaunchNames names;
-  if (planned == nullptr) return names;
-  for (const PlannedKernel::Role& role : planned->roles) {
+  for (const PlannedKernel::Role& role : kernel.roles) {
     const auto end = static_cast<std::size_t>(role.first_warp + role.num_warps);
     if (names.roles.size() < end) names.roles.resize(end);
     for (int i = 0; i < role.num_warps; ++i)
       names.roles[static_cast<std::size_t>(role.first_warp + i)] = role.name;
   }
-  if (kernel.low_body) return names;  // the plan's map is of the first one
-  for (const MemoryRange& range : planned->smem_map) {
-    if (range.name != "barriers") continue;
-    auto address = static_cast<std::uint32_t>(emulator::kSharedBegin + range.begin);
-    for (const auto& barrier : planned->barriers) {
-      names.mbarriers.emplace(address, barrier.name);
-      address += kMbarrierBytes;
-    }
+  auto address = static_cast<std::uint32_t>(emulator::kSharedBegin + kernel.barriers_begin);
+  for (const BarrierPlan& barrier : kernel.barriers) {
+    names.mbarriers.emplace(address, barrier.name);
+    address += kMbarrierBytes;
   }
   return names;
 }
@@ -227,7 +218,7 @@ Result<Report> time_for_report(const PtxModule& module, const LaunchSequence& se
   double cycles = 0, most = -1;
   for (std::size_t i = 0; i < timed->launches.size(); ++i) {
     const LaunchTime& launch = timed->launches[i];
-    const std::vector<RoleTimes> roles = by_role(launch, kernels[i].planned);
+    const std::vector<RoleTimes> roles = by_role(launch, kernels[i].roles);
     const std::map<std::string, double> waits = waits_by_name(launch, options.names[i]);
     json["launches"].push_back(launch_json(launch, roles, waits, clock::sms_of(options.arch)));
     report.text += launch_text(launch, roles, waits, timing.report);

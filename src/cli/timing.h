@@ -2,6 +2,7 @@
 // Times a launch by the clock and says what came out: shared by emulate and verify.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "attnjit/emulator.h"
@@ -17,11 +18,10 @@ Status check_timing(const TimingArguments& timing, bool trace_alone);
 
 /// What its PTX does not say of a launch's kernel.
 struct TimedKernel {
-  unsigned registers = 0;  ///< a thread's; 0: not known
-  /// Names the warps and the barriers. Null: roles are warpgroups, and barriers their addresses.
-  const PlannedKernel* planned = nullptr;
-  /// It runs the second of the kernel's two bodies: its barriers are not those of the plan.
-  bool low_body = false;
+  unsigned registers = 0;                  ///< a thread's; 0: not known
+  std::vector<PlannedKernel::Role> roles;  ///< empty: not known; its warpgroups are told then
+  std::vector<BarrierPlan> barriers;       ///< in memory order; of others the address is told
+  std::int64_t barriers_begin = 0;         ///< in shared memory, as a plan counts
 };
 
 /// @param kernels by launch; empty: nothing is known

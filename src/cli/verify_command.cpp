@@ -12,6 +12,8 @@
 #include "cli/spec_source.h"
 #include "cli/timing.h"
 #include "clock/clock.h"
+#include "plan/sm90/sm90_layout.h"
+#include "plan/sm90/sm90_roles.h"
 #include "verify/backend.h"
 #include "verify/compare.h"
 #include "verify/dump.h"
@@ -181,6 +183,15 @@ bool runs_low_body(const PlannedKernel& kernel, const LaunchRecipe& launch) {
   return false;
 }
 
+constexpr std::string_view kBarriers = "barriers";  ///< as maps of shared memory call them
+
+void name_low_body(const Sm90Plan& low, TimedKernel& kernel) {
+  kernel.roles = sm90_roles(low);
+  kernel.barriers = low.barriers;
+  for (const Sm90SmemRange& range : low.smem)
+    if (sm90_range_name(range, low) == kBarriers) kernel.barriers_begin = range.begin;
+}
+
 /// What the compiler and the plan say of the kernels, by launch.
 std::vector<TimedKernel> timed_kernels(const CompiledKernel& compiled, const KernelPlan& plan,
                                        const LaunchSequence& sequence) {
@@ -191,9 +202,16 @@ std::vector<TimedKernel> timed_kernels(const CompiledKernel& compiled, const Ker
     if (launch.kernel < image.entry_usage.size()) {
       kernel.registers = static_cast<unsigned>(image.entry_usage[launch.kernel].registers);
     }
-    kernel.planned = &plan.kernels.at(launch.kernel);
-    kernel.low_body = runs_low_body(*kernel.planned, launch);
-    kernels.push_back(kernel);
+    const PlannedKernel& planned = plan.kernels.at(launch.kernel);
+    if (runs_low_body(planned, launch)) {
+      name_low_body(*plan.sm90->low, kernel);
+    } else {
+      kernel.roles = planned.roles;
+      kernel.barriers = planned.barriers;
+      for (const MemoryRange& range : planned.smem_map)
+        if (range.name == kBarriers) kernel.barriers_begin = range.begin;
+    }
+    kernels.push_back(std::move(kernel));
   }
   return kernels;
 }

@@ -82,6 +82,8 @@ Json cycles_json(const WarpTimes& times) {
   json["issued"] = times.issued;
   for (std::size_t i = 0; i < clock::kCauses; ++i)
     json[std::string(to_string(static_cast<clock::Cause>(i)))] = times.stalls[i];
+  for (std::size_t i = 1; i < clock::kPipes; ++i)
+    json["by_pipe"][std::string(to_string(static_cast<clock::Pipe>(i)))] = times.pipe_stalls[i];
   return json;
 }
 
@@ -162,10 +164,19 @@ std::string launch_text(const LaunchTime& launch, const std::vector<RoleTimes>& 
   text += fmt::format("\n  {:<16}", "issued");
   for (const RoleTimes& role : roles)
     text += fmt::format("{:>11.1f} %", 100 * share(role.times.issued, role.times.lived));
-  for (std::size_t cause = 0; cause < clock::kCauses; ++cause) {
-    text += fmt::format("\n  {:<16}", to_string(static_cast<clock::Cause>(cause)));
+  const auto line = [&](const std::string& name, const auto& cycles) {
+    text += fmt::format("\n  {:<16}", name);
     for (const RoleTimes& role : roles)
-      text += fmt::format("{:>11.1f} %", 100 * share(role.times.stalls[cause], role.times.lived));
+      text += fmt::format("{:>11.1f} %", 100 * share(cycles(role.times), role.times.lived));
+  };
+  for (std::size_t i = 0; i < clock::kCauses; ++i) {
+    const auto cause = static_cast<clock::Cause>(i);
+    line(std::string(to_string(cause)), [i](const WarpTimes& times) { return times.stalls[i]; });
+    if (cause != clock::Cause::kPipe) continue;
+    for (std::size_t pipe = 1; pipe < clock::kPipes; ++pipe) {
+      line(fmt::format("  {}", to_string(static_cast<clock::Pipe>(pipe))),
+           [pipe](const WarpTimes& times) { return times.pipe_stalls[pipe]; });
+    }
   }
   text += "\n  cycles of warps at each barrier\n";
   for (const auto& [name, cycles] : waits)

@@ -310,6 +310,7 @@ class Engine {
       cause = Cause::kProduct;
     } else if (time <= pipe_free(sm, w, node)) {
       cause = Cause::kPipe;
+      w.times.pipe_stalls[static_cast<std::size_t>(node.cost.pipe)] += stall;
     }
     w.times.stalls[static_cast<std::size_t>(cause)] += stall;
   }
@@ -852,6 +853,7 @@ WarpTimes& WarpTimes::operator+=(const WarpTimes& other) {
   lived += other.lived;
   issued += other.issued;
   for (std::size_t i = 0; i < kCauses; ++i) stalls[i] += other.stalls[i];
+  for (std::size_t i = 0; i < kPipes; ++i) pipe_stalls[i] += other.pipe_stalls[i];
   return *this;
 }
 

@@ -32,6 +32,7 @@ struct WarpTimes {
   double lived = 0;
   double issued = 0;
   std::array<double, kCauses> stalls{};
+  std::array<double, kPipes> pipe_stalls{};  ///< stalls of Cause::kPipe, by the pipe
   WarpTimes& operator+=(const WarpTimes& other);
 };
 

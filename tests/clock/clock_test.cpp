@@ -119,6 +119,13 @@ TEST(Clock, WarpsOfASubPartitionShareItsPipe) {
   EXPECT_DOUBLE_EQ(more(256), 2 * 32 * kP.xu_cycles);  // two
 }
 
+TEST(Clock, AStallTellsOfItsPipe) {
+  const WarpTimes times = launch_of(kernel(exponentials(48)), 256).slowest.warps.at(0);
+  const double stalled = times.stalls[static_cast<std::size_t>(Cause::kPipe)];
+  EXPECT_GT(stalled, 32 * kP.xu_cycles);
+  EXPECT_DOUBLE_EQ(times.pipe_stalls[static_cast<std::size_t>(Pipe::kXu)], stalled);
+}
+
 TEST(Clock, ConstantsAndCopiesCostNothing) {
   const std::string copies = times(32, [](int i) {
     return fmt::format("mov.u32 %r{}, %r1;\nadd.s32 %r{}, 1, 2;\n", i + 2, i + 40);

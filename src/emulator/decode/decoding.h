@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "attnjit/result.h"
@@ -52,8 +53,17 @@ class FunctionDecoder {
     std::size_t op;
     std::size_t instruction;  ///< operations of which it targets
   };
+  void place_variables();
+  void place_parameters();
+  void add_variable(std::string_view name, const VariablePlace& place);
+  Result<void> collect_labels();
+  Result<void> check_registers() const;
+  Result<void> decode(const Instruction& instruction);
+  /// What named instructions, or labels, names operations.
+  void patch_targets();
   bool in_scope(u32 scope, u32 of) const;
-  std::vector<Ref> refs_;  ///< by RegisterId
+  std::unordered_set<std::string_view> sound_;  ///< spellings whose form is one of PTX's
+  std::vector<Ref> refs_;                       ///< by RegisterId
   std::vector<Fixup> fixups_;
   std::vector<std::size_t> meet_;
   std::vector<u32> begins_;

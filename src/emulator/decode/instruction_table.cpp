@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "attnjit/emulator.h"
 
 namespace attnjit {
@@ -35,6 +37,39 @@ InstructionTable::InstructionTable() {
 const InstructionTable& InstructionTable::instance() {
   static const InstructionTable table;
   return table;
+}
+
+void InstructionTable::add(const InstructionInfo& info) {
+  by_root_[info.root].push_back(rows_.size());
+  rows_.push_back(info);
+}
+
+namespace {
+
+/// Whether all modifiers of a selector, as ".async.bulk", are among those given.
+bool fits(std::string_view selector, const std::vector<std::string_view>& modifiers) {
+  while (!selector.empty()) {
+    const std::size_t end = std::min(selector.find('.', 1), selector.size());
+    const std::string_view piece = selector.substr(1, end - 1);
+    if (std::find(modifiers.begin(), modifiers.end(), piece) == modifiers.end()) return false;
+    selector.remove_prefix(end);
+  }
+  return true;
+}
+
+}  // namespace
+
+const InstructionInfo* InstructionTable::find(
+    std::string_view root, const std::vector<std::string_view>& modifiers) const {
+  const auto of_root = by_root_.find(root);
+  if (of_root == by_root_.end()) return nullptr;
+  const InstructionInfo* best = nullptr;
+  for (const std::size_t index : of_root->second) {
+    const InstructionInfo& row = rows_[index];
+    if (best != nullptr && row.selector.size() <= best->selector.size()) continue;
+    if (fits(row.selector, modifiers)) best = &row;
+  }
+  return best;
 }
 
 }  // namespace emulator

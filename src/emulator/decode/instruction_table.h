@@ -6,7 +6,10 @@
 // Thread rules: built once, immutable.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "attnjit/result.h"
@@ -29,11 +32,22 @@ class InstructionTable {
  public:
   static const InstructionTable& instance();
   const std::vector<InstructionInfo>& rows() const { return rows_; }
-  void add(const InstructionInfo& info) { rows_.push_back(info); }
+  void add(const InstructionInfo& info);
+
+  bool has_root(std::string_view root) const { return by_root_.count(root) != 0; }
+  /// Of the rows whose selector's modifiers are all there, that with the longest selector; null:
+  /// there is none.
+  const InstructionInfo* find(std::string_view root,
+                              const std::vector<std::string_view>& modifiers) const;
+  /// Of one of the table's rows.
+  std::uint16_t index_of(const InstructionInfo& row) const {
+    return static_cast<std::uint16_t>(&row - rows_.data());
+  }
 
  private:
   InstructionTable();
   std::vector<InstructionInfo> rows_;
+  std::unordered_map<std::string_view, std::vector<std::size_t>> by_root_;
 };
 
 // The families.

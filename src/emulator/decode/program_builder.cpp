@@ -311,8 +311,35 @@ u32 FunctionDecoder::local_place(const Variable& variable) {
 }
 
 Result<void> FunctionDecoder::decode() {
-  for (std::size_t i = 0; i < function.variables.size(); ++i) {
-    const Variable& v = function.variables[i];
+  place_variables();
+  place_parameters();
+  if (auto known = collect_labels(); !known) return known.error();
+  if (auto modelled = check_registers(); !modelled) return modelled.error();
+  begins_.reserve(function.instructions.size() + 1);
+  for (const Instruction& instruction : function.instructions) {
+    begins_.push_back(static_cast<u32>(code.ops.size()));
+    if (auto decoded = decode(instruction); !decoded) return decoded.error();
+    if (code.ops.size() > (std::size_t{1} << 26))
+      return error_at(ErrorCode::kUnsupported, function.line, "the function is too large");
+  }
+  begins_.push_back(static_cast<u32>(code.ops.size()));
+  patch_targets();
+  // Falling off the end returns.
+  Instruction end;
+  end.root = "ret";
+  end.text = "ret";
+  end.line = function.line;
+  if (auto decoded = decode(end); !decoded) return decoded.error();
+  for (const std::size_t op : meet_)
+    code.ops[op].flags = static_cast<u8>(code.ops[op].flags | kOpReconverges);
+  code.rows = next_row_;
+  code.predicates = next_predicate_;
+  find_reconvergence(code, *builder.program);
+  return {};
+}
+
+void FunctionDecoder::place_variables() {
+  for (const Variable& v : function.variables) {
     VariablePlace place{v.space, 0};
     switch (v.space) {
       case Space::kShared:
@@ -330,128 +357,93 @@ Result<void> FunctionDecoder::decode() {
       default:
         place = {Space::kLocal, local_place(v)};
     }
-    variables_[v.name].push_back(places_.size());
-    places_.push_back(place);
+    add_variable(v.name, place);
   }
-  const auto add_parameter = [&](const Variable& v, std::vector<ParameterPlace>* into) {
-    const u64 offset = local_place(v);
-    into->push_back({v.name, offset, v.bytes, v.align});
-    variables_[v.name].push_back(places_.size());
-    places_.push_back({Space::kLocal, offset});
-  };
+}
+
+void FunctionDecoder::place_parameters() {
   if (function.is_entry) {
-    for (const ParameterPlace& p : code.parameters) {
-      variables_[p.name].push_back(places_.size());
-      places_.push_back({Space::kParam, p.offset});
-    }
-  } else {
-    for (std::size_t i = 0; i < function.parameters.size(); ++i)
-      add_parameter(function.parameters[i], &code.parameters);
-    for (std::size_t i = 0; i < function.results.size(); ++i)
-      add_parameter(function.results[i], &code.results);
+    for (const ParameterPlace& p : code.parameters) add_variable(p.name, {Space::kParam, p.offset});
+    return;
   }
+  const auto place = [&](const std::vector<Variable>& of, std::vector<ParameterPlace>& into) {
+    for (const Variable& v : of) {
+      const u64 offset = local_place(v);
+      into.push_back({v.name, offset, v.bytes, v.align});
+      add_variable(v.name, {Space::kLocal, offset});
+    }
+  };
+  place(function.parameters, code.parameters);
+  place(function.results, code.results);
+}
+
+void FunctionDecoder::add_variable(std::string_view name, const VariablePlace& place) {
+  variables_[name].push_back(places_.size());
+  places_.push_back(place);
+}
+
+Result<void> FunctionDecoder::collect_labels() {
   for (std::size_t i = 0; i < function.labels.size(); ++i) {
-    auto& same = labels_[function.labels[i].name];
+    const Label& label = function.labels[i];
+    std::vector<std::size_t>& same = labels_[label.name];
     for (const std::size_t other : same) {
-      if (function.labels[other].scope == function.labels[i].scope) {
-        return error_at(
-            ErrorCode::kInvalid, function.line,
-            fmt::format("label {} is defined twice in {}", function.labels[i].name, function.name));
+      if (function.labels[other].scope == label.scope) {
+        return error_at(ErrorCode::kInvalid, function.line,
+                        fmt::format("label {} is defined twice in {}", label.name, function.name));
       }
     }
     same.push_back(i);
   }
-
-  const auto& rows = InstructionTable::instance().rows();
-  for (std::size_t i = 0; i < function.parameter_registers.size(); ++i) {
-    if (function.parameter_registers[i] != kNoRegister) {
-      return error_at(ErrorCode::kUnsupported, function.line,
-                      fmt::format("{}: parameters in registers are not modelled", function.name));
-    }
-  }
-  for (std::size_t i = 0; i < function.result_registers.size(); ++i) {
-    if (function.result_registers[i] != kNoRegister) {
-      return error_at(ErrorCode::kUnsupported, function.line,
-                      fmt::format("{}: results in registers are not modelled", function.name));
-    }
-  }
-  std::unordered_map<std::string_view, std::vector<std::size_t>> by_root;
-  for (std::size_t i = 0; i < rows.size(); ++i) by_root[rows[i].root].push_back(i);
-
-  std::unordered_set<std::string_view> sound;  // spellings whose form is one of PTX's
-  begins_.reserve(function.instructions.size() + 1);
-  for (const Instruction& instruction : function.instructions) {
-    begins_.push_back(static_cast<u32>(code.ops.size()));
-    const auto it = by_root.find(instruction.root);
-    if (it == by_root.end()) {
-      return error_at(ErrorCode::kUnsupported, instruction.line,
-                      fmt::format("{}: unknown opcode", instruction.text));
-    }
-    // The row with the most of its selector present.
-    const InstructionInfo* best = nullptr;
-    std::size_t best_index = 0;
-    for (const std::size_t index : it->second) {
-      const InstructionInfo& info = rows[index];
-      bool fits = true;
-      std::size_t begin = 0;
-      while (begin < info.selector.size() && fits) {
-        const std::size_t end = std::min(info.selector.find('.', begin + 1), info.selector.size());
-        const std::string_view piece = info.selector.substr(begin + 1, end - begin - 1);
-        fits = std::find(instruction.modifiers.begin(), instruction.modifiers.end(), piece) !=
-               instruction.modifiers.end();
-        begin = end;
-      }
-      if (fits && (best == nullptr || info.selector.size() > best->selector.size())) {
-        best = &info;
-        best_index = index;
-      }
-    }
-    if (best == nullptr)
-      return error_at(ErrorCode::kUnsupported, instruction.line,
-                      fmt::format("{}: unknown form of {}", instruction.text, instruction.root));
-    if (sound.insert(instruction.text).second) {
-      const FormFault fault = form_fault(instruction);
-      if (!fault.text.empty())
-        return error_at(fault.incomplete ? ErrorCode::kInvalid : ErrorCode::kUnsupported,
-                        instruction.line, fmt::format("{}: {}", instruction.text, fault.text));
-    }
-    const auto site = static_cast<u32>(builder.program->sites.size());
-    builder.program->sites.push_back(
-        {instruction.line, instruction.source, instruction.text, static_cast<u16>(best_index)});
-    Decoding decoding(*this, instruction, site);
-    // Whatever the selector promised stays to be taken by the family.
-    const bool ok = best->decode(decoding);
-    if (decoding.failed()) return decoding.error();
-    if (!ok)
-      return error_at(ErrorCode::kUnsupported, instruction.line,
-                      fmt::format("{}: not modelled", instruction.text));
-    if (code.ops.size() > (std::size_t{1} << 26))
-      return error_at(ErrorCode::kUnsupported, function.line, "the function is too large");
-  }
-  begins_.push_back(static_cast<u32>(code.ops.size()));
-  for (const Fixup& fixup : fixups_) code.ops[fixup.op].target = begins_[fixup.instruction];
-  for (Op& op : code.ops) {
-    if ((op.flags & kOpTable) == 0) continue;
-    for (u32& t : builder.program->tables[op.target]) t = begins_[t];
-  }
-  // Falling off the end returns.
-  {
-    Instruction end;
-    end.root = "ret";
-    end.text = "ret";
-    end.line = function.line;
-    const auto site = static_cast<u32>(builder.program->sites.size());
-    builder.program->sites.push_back(
-        {function.line, {}, "ret", static_cast<u16>(by_root.at("ret").front())});
-    Decoding decoding(*this, end, site);
-    rows[by_root.at("ret").front()].decode(decoding);
-  }
-  for (const std::size_t op : meet_)
-    code.ops[op].flags = static_cast<u8>(code.ops[op].flags | kOpReconverges);
-  code.rows = next_row_;
-  code.predicates = next_predicate_;
-  find_reconvergence(code, *builder.program);
   return {};
+}
+
+Result<void> FunctionDecoder::check_registers() const {
+  const auto any = [](const std::vector<RegisterId>& registers) {
+    return std::any_of(registers.begin(), registers.end(),
+                       [](RegisterId id) { return id != kNoRegister; });
+  };
+  for (const auto& [registers, what] : {std::pair(&function.parameter_registers, "parameters"),
+                                        std::pair(&function.result_registers, "results")}) {
+    if (any(*registers)) {
+      return error_at(ErrorCode::kUnsupported, function.line,
+                      fmt::format("{}: {} in registers are not modelled", function.name, what));
+    }
+  }
+  return {};
+}
+
+Result<void> FunctionDecoder::decode(const Instruction& instruction) {
+  const auto refused = [&](ErrorCode kind, const std::string& why) {
+    return error_at(kind, instruction.line, fmt::format("{}: {}", instruction.text, why));
+  };
+  const InstructionTable& table = InstructionTable::instance();
+  if (!table.has_root(instruction.root)) return refused(ErrorCode::kUnsupported, "unknown opcode");
+  const InstructionInfo* info = table.find(instruction.root, instruction.modifiers);
+  if (info == nullptr) {
+    return refused(ErrorCode::kUnsupported, fmt::format("unknown form of {}", instruction.root));
+  }
+  if (sound_.insert(instruction.text).second) {
+    const FormFault fault = form_fault(instruction);
+    if (!fault.text.empty()) {
+      return refused(fault.incomplete ? ErrorCode::kInvalid : ErrorCode::kUnsupported, fault.text);
+    }
+  }
+  const auto site = static_cast<u32>(builder.program->sites.size());
+  builder.program->sites.push_back(
+      {instruction.line, instruction.source, instruction.text, table.index_of(*info)});
+  Decoding decoding(*this, instruction, site);
+  // Whatever the selector promised stays to be taken by the family.
+  const bool ok = info->decode(decoding);
+  if (decoding.failed()) return decoding.error();
+  return ok ? Result<void>() : refused(ErrorCode::kUnsupported, "not modelled");
+}
+
+void FunctionDecoder::patch_targets() {
+  for (const Fixup& fixup : fixups_) code.ops[fixup.op].target = begins_[fixup.instruction];
+  for (const Op& op : code.ops) {
+    if ((op.flags & kOpTable) == 0) continue;
+    for (u32& target : builder.program->tables[op.target]) target = begins_[target];
+  }
 }
 
 }  // namespace attnjit::emulator

@@ -18,11 +18,6 @@ std::string entry_path(const Layer& layer, const std::string& name) {
   return layer.path() + "/" + version_folder() + "/entries/" + name.substr(0, 2) + "/" + name;
 }
 
-Error no_layer() {
-  return make_error(ErrorCode::kIo, "no cache folder is configured", "cache",
-                    "set ATTNJIT_CACHE_DIR, XDG_CACHE_HOME or HOME");
-}
-
 // Empty, or why nothing can be written: tried, because neither modes nor mount flags tell it all.
 std::string write_problem(Layer& layer, const Layer::Root& root) {
   FileSystem& fs = layer.fs();
@@ -37,6 +32,11 @@ std::string write_problem(Layer& layer, const Layer::Root& root) {
 }
 
 }  // namespace
+
+Error no_layer() {
+  return make_error(ErrorCode::kIo, "no cache folder is configured", "cache",
+                    "set ATTNJIT_CACHE_DIR, XDG_CACHE_HOME or HOME");
+}
 
 std::vector<CacheLayerInfo> Store::layers() {
   std::vector<CacheLayerInfo> infos;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attnjit/cache.h"
+#include "cache/bundle.h"
 #include "cache/failures.h"
 #include "cache/flights.h"
 #include "cache/layer.h"
@@ -76,6 +77,12 @@ class Store final : public CubinCache {
     std::shared_ptr<void> lease;
     std::optional<Landed> landed;
   };
+  struct BundleToRead {
+    File file;  ///< at the first entry
+    std::vector<BundleRow> rows;
+  };
+  /// A bundle that may be imported: well-formed and, with a keyring, signed.
+  Result<BundleToRead> open_bundle(const std::string& path);
   /// The header and manifest of a bundle whose signature the keyring accepts.
   Result<std::string> check_bundle_signature(const std::string& path);
   Turn wait_for_turn(const Request& request);
@@ -111,6 +118,9 @@ class Store final : public CubinCache {
   std::unique_ptr<Leases> leases_;      ///< null: none
   std::unique_ptr<RemoteTier> remote_;  ///< null: none. The last one: it calls back until it ends
 };
+
+/// The error of what needs a folder to write where there is none.
+Error no_layer();
 
 /// open_cache over another file system: what the tests use.
 std::unique_ptr<CubinCache> open_cache(const CacheOptions& options, FileSystem& fs);

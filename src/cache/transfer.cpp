@@ -38,6 +38,16 @@ Place split(FileSystem& fs, const std::string& path) {
   return place;
 }
 
+/// Empty, or why the bytes are not the entry that a bundle's row says, or no sound one.
+std::string entry_problem(const BundleRow& row, const std::string& bytes) {
+  if (sha256(bytes) != row.digest) return "the bytes do not match the manifest";
+  const auto entry = decode_entry(bytes);
+  if (!entry) return entry.error().message;
+  if (entry->id != row.id) return "the manifest names another key or build";
+  const Status sound = check_cubin(entry->image.cubin, entry->arch, entry->image.entries);
+  return sound ? std::string() : sound.error().message;
+}
+
 /// Where a path that the user gave leads; symbolic links are followed, as anywhere on a command
 /// line. A last part that does not exist is no error: stat has the answer for it.
 struct NamedFile {
@@ -226,29 +236,21 @@ Result<std::string> Store::check_bundle_signature(const std::string& path) {
   return head;
 }
 
-Result<CacheBundleReport> Store::import_bundle(const std::string& path) {
-  if (layers_.empty()) {
-    return make_error(ErrorCode::kIo, "no cache folder is configured", "cache",
-                      "set ATTNJIT_CACHE_DIR, XDG_CACHE_HOME or HOME");
-  }
-  Layer& layer = *layers_.front();
-  const auto unreadable = [&](int error) {
-    return make_error(ErrorCode::kInvalid, "cannot read the bundle: " + error_text(error), path);
+Result<Store::BundleToRead> Store::open_bundle(const std::string& path) {
+  const auto unreadable = [&](const std::string& why) {
+    return make_error(ErrorCode::kInvalid, "cannot read the bundle: " + why, path);
   };
-  const auto named = find_named(fs_, path);
-  if (!named.ok()) return unreadable(named.error);
-  const Place& place = named.value.place;
-  auto file = open_file(fs_, place.folder.folder.get(), place.name, FileSystem::Open::kRead);
-  if (!file.ok()) return unreadable(file.error);
-  const auto stat = uninterrupted([&] { return fs_.stat(file.value.get()); });
-  if (!stat.ok()) return io_error("cannot read the bundle", stat.error, path);
   const auto corrupt = [&](const std::string& message) {
     return make_error(ErrorCode::kCorrupt, message, path, "nothing was imported");
   };
-  if (stat.value.type != FileStat::Type::kFile) {
-    return make_error(ErrorCode::kInvalid, "cannot read the bundle: it is not a regular file",
-                      path);
-  }
+  const auto named = find_named(fs_, path);
+  if (!named.ok()) return unreadable(error_text(named.error));
+  const Place& place = named.value.place;
+  auto file = open_file(fs_, place.folder.folder.get(), place.name, FileSystem::Open::kRead);
+  if (!file.ok()) return unreadable(error_text(file.error));
+  const auto stat = uninterrupted([&] { return fs_.stat(file.value.get()); });
+  if (!stat.ok()) return io_error("cannot read the bundle", stat.error, path);
+  if (stat.value.type != FileStat::Type::kFile) return unreadable("it is not a regular file");
 
   std::string believed;  // header and manifest, of which a signature is known
   if (trust_.ring != nullptr) {
@@ -269,35 +271,30 @@ Result<CacheBundleReport> Store::import_bundle(const std::string& path) {
   head.resize(kBundleHeaderBytes + read.value);
   // NOTE: with these bytes the digest of every entry is believed, whoever changes the file now.
   if (trust_.ring != nullptr && head != believed) return corrupt("the bundle changed meanwhile");
-  const auto rows = decode_bundle_manifest(*header, head);
+  auto rows = decode_bundle_manifest(*header, head);
   if (!rows) return corrupt(rows.error().message);
+  return BundleToRead{std::move(file.value), *std::move(rows)};
+}
 
+Result<CacheBundleReport> Store::import_bundle(const std::string& path) {
+  if (layers_.empty()) return no_layer();
+  Layer& layer = *layers_.front();
+  const auto bundle = open_bundle(path);
+  if (!bundle) return bundle.error();
   CacheBundleReport report;
-  for (const BundleRow& row : *rows) {
+  for (const BundleRow& row : bundle->rows) {
     // NOTE: named after what the bytes are, never after what a bundle says: nothing in it can
     // choose a path.
     const std::string name = file_name(row.id);
     std::string bytes(static_cast<std::size_t>(row.size), '\0');
-    read = read_up_to(fs_, file.value.get(), bytes.data(), bytes.size());
+    const auto read = read_up_to(fs_, bundle->file.get(), bytes.data(), bytes.size());
     if (!read.ok()) return io_error("cannot read the bundle", read.error, path);
     bytes.resize(read.value);
-    if (sha256(bytes) != row.digest) {
-      report.bad.push_back({name, "the bytes do not match the manifest", false});
-      continue;
-    }
-    const auto entry = decode_entry(bytes);
-    if (!entry || entry->id != row.id) {
-      report.bad.push_back(
-          {name, entry ? "the manifest names another key or build" : entry.error().message, false});
-      continue;
-    }
-    if (const Status sound = check_cubin(entry->image.cubin, entry->arch, entry->image.entries);
-        !sound) {
-      report.bad.push_back({name, sound.error().message, false});
-      continue;
-    }
-    if (static_cast<std::int64_t>(bytes.size()) > options_.max_bytes) {
-      report.bad.push_back({name, "it is larger than the whole cache may be", false});
+    std::string problem = entry_problem(row, bytes);
+    if (problem.empty() && static_cast<std::int64_t>(bytes.size()) > options_.max_bytes)
+      problem = "it is larger than the whole cache may be";
+    if (!problem.empty()) {
+      report.bad.push_back({name, std::move(problem), false});
       continue;
     }
     if (layer.load(name, {}).state == Loaded::State::kHit) {

@@ -88,6 +88,89 @@ std::string outcome_name(const Row& row) {
   return row.error->code == ErrorCode::kUnsupported ? "unsupported" : "failed";
 }
 
+/// The number of entries that the bundles brought.
+Result<std::int64_t> import_bundles(const std::vector<std::string>& bundles) {
+  std::int64_t imported = 0;
+  for (const std::string& path : bundles) {
+    const auto cache = open_command_cache();
+    if (!cache) return cache.error();
+    const auto report = (*cache)->import_bundle(path);
+    if (!report) return report.error();
+    imported += report->entries;
+  }
+  return imported;
+}
+
+/// Compiles or finds what the rows want, and writes into them what came of it.
+void fill_rows(Service& service, const std::vector<SpecDocument>& requests, int jobs,
+               std::vector<Row>& rows) {
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  std::size_t done = 0;
+  const auto progress = [&](const PrewarmResult&) {
+    ++done;
+    if (terminal) {
+      (void)std::fputs(fmt::format("\r{} of {} kernels\033[K", done, requests.size()).c_str(),
+                       stderr);
+    }
+  };
+  const std::vector<PrewarmResult> results = service.prewarm(requests, jobs, progress);
+  if (terminal && done > 0) (void)std::fputs("\r\033[K", stderr);
+  for (Row& row : rows) {
+    if (!row.request) continue;
+    const PrewarmResult& result = results[*row.request];
+    row.key = result.key;
+    row.outcome = result.outcome;
+    row.error = result.error;
+  }
+}
+
+Json row_json(const Row& row) {
+  return {{"index", row.index},
+          {"manifest", row.manifest},
+          {"key", row.key.empty() ? Json() : Json(row.key)},
+          {"arch", std::string(to_string(row.arch))},
+          {"outcome", outcome_name(row)},
+          {"error", row.error ? error_json(*row.error) : Json()}};
+}
+
+Report report_of(const std::vector<Row>& rows, std::optional<std::int64_t> imported) {
+  Report report;
+  Json json;
+  json["specs"] = Json::array();
+  std::size_t compiled = 0, hits = 0, failed = 0, unsupported = 0;
+  for (const Row& row : rows) {
+    if (!row.error) {
+      ++(*row.outcome == Outcome::kCompiled ? compiled : hits);
+    } else {
+      ++(row.error->code == ErrorCode::kUnsupported ? unsupported : failed);
+    }
+    json["specs"].push_back(row_json(row));
+    report.text += fmt::format("{:>4} {} {} {}\n", row.index, row.manifest, to_string(row.arch),
+                               outcome_name(row));
+  }
+  if (imported) json["imported"] = *imported;
+  json["compiled"] = compiled;
+  json["hits"] = hits;
+  json["failed"] = failed;
+  json["unsupported"] = unsupported;
+  report.text += fmt::format("{} compiled, {} found, {} failed, {} unsupported\n", compiled, hits,
+                             failed, unsupported);
+  report.json = to_text(json);
+  if (failed > 0) {
+    report.exit_code = 1;
+    report.note = fmt::format("{} of {} specs failed", failed, rows.size());
+  } else if (unsupported > 0) {
+    report.exit_code = 3;
+    report.note = fmt::format("{} of {} specs are unsupported", unsupported, rows.size());
+  }
+  for (const Row& row : rows) {
+    if (!row.error) continue;
+    report.note += fmt::format("\n  {} spec {} {}: {}", row.manifest, row.index,
+                               to_string(row.arch), row.error->to_string());
+  }
+  return report;
+}
+
 }  // namespace
 
 Result<Report> run_prewarm(const PrewarmArguments& arguments) {
@@ -104,80 +187,13 @@ Result<Report> run_prewarm(const PrewarmArguments& arguments) {
   if (Status s = read_rows(arguments, *archs, rows, requests); !s) return std::move(s).error();
   Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.tuning);
   if (!tuning) return std::move(tuning).error();
-  std::int64_t imported = 0;
-  for (const std::string& path : arguments.bundles) {
-    const auto cache = open_command_cache();
-    if (!cache) return cache.error();
-    const auto report = (*cache)->import_bundle(path);
-    if (!report) return report.error();
-    imported += report->entries;
-  }
+  const Result<std::int64_t> imported = import_bundles(arguments.bundles);
+  if (!imported) return imported.error();
   Result<std::unique_ptr<Service>> service =
       open_service(std::move(*tuning), arguments.accept_unconfined_helper);
   if (!service) return std::move(service).error();
-
-  const bool terminal = ::isatty(STDERR_FILENO) != 0;
-  std::size_t done = 0;
-  const auto progress = [&](const PrewarmResult&) {
-    ++done;
-    if (terminal) {
-      (void)std::fputs(fmt::format("\r{} of {} kernels\033[K", done, requests.size()).c_str(),
-                       stderr);
-    }
-  };
-  const std::vector<PrewarmResult> results =
-      (*service)->prewarm(requests, static_cast<int>(arguments.jobs), progress);
-  if (terminal && done > 0) (void)std::fputs("\r\033[K", stderr);
-
-  Report report;
-  Json json;
-  json["specs"] = Json::array();
-  std::size_t compiled = 0, hits = 0, failed = 0, unsupported = 0;
-  for (Row& row : rows) {
-    if (row.request) {
-      const PrewarmResult& result = results[*row.request];
-      row.key = result.key;
-      row.outcome = result.outcome;
-      row.error = result.error;
-    }
-    if (!row.error) {
-      ++(*row.outcome == Outcome::kCompiled ? compiled : hits);
-    } else {
-      ++(row.error->code == ErrorCode::kUnsupported ? unsupported : failed);
-    }
-    Json entry;
-    entry["index"] = row.index;
-    entry["manifest"] = row.manifest;
-    entry["key"] = row.key.empty() ? Json() : Json(row.key);
-    entry["arch"] = std::string(to_string(row.arch));
-    entry["outcome"] = outcome_name(row);
-    entry["error"] = row.error ? error_json(*row.error) : Json();
-    json["specs"].push_back(std::move(entry));
-    report.text += fmt::format("{:>4} {} {} {}\n", row.index, row.manifest, to_string(row.arch),
-                               outcome_name(row));
-  }
-  if (!arguments.bundles.empty()) json["imported"] = imported;
-  json["compiled"] = compiled;
-  json["hits"] = hits;
-  json["failed"] = failed;
-  json["unsupported"] = unsupported;
-  report.text += fmt::format("{} compiled, {} found, {} failed, {} unsupported\n", compiled, hits,
-                             failed, unsupported);
-  report.json = to_text(json);
-  if (failed > 0) {
-    report.exit_code = 1;
-    report.note = fmt::format("{} of {} specs failed", failed, rows.size());
-  } else if (unsupported > 0) {
-    report.exit_code = 3;
-    report.note = fmt::format("{} of {} specs are unsupported", unsupported, rows.size());
-  }
-  for (const Row& row : rows) {
-    if (row.error) {
-      report.note += fmt::format("\n  {} spec {} {}: {}", row.manifest, row.index,
-                                 to_string(row.arch), row.error->to_string());
-    }
-  }
-  return report;
+  fill_rows(**service, requests, static_cast<int>(arguments.jobs), rows);
+  return report_of(rows, arguments.bundles.empty() ? std::nullopt : std::optional(*imported));
 }
 
 }  // namespace attnjit::cli

@@ -62,20 +62,21 @@ struct EmulatorOptions {
   std::uint32_t max_findings = 64;  ///< a run stops after so many
 };
 
+/// What is wrong with a kernel (docs/emulator.md, "Checks").
 enum class FindingKind : std::uint8_t {
-  kDeadlock,
-  kRace,
-  kProxy,
-  kUninitialised,
-  kBounds,
+  kDeadlock,       ///< no thread can go on
+  kRace,           ///< nothing orders two accesses
+  kProxy,          ///< a write reaches another proxy without that proxy's fence
+  kUninitialised,  ///< what was never written decides something
+  kBounds,         ///< outside a memory, or of a CTA that may have ended
   kAlign,
-  kSpace,
-  kBarrier,
-  kTmem,
-  kAligned,
-  kSetmaxnreg,
-  kDescriptor,
-  kSteps,
+  kSpace,       ///< an address of another CTA, or of another space
+  kBarrier,     ///< counts, ids or phases are misused
+  kTmem,        ///< tensor memory that is not allocated, not the warp's, or not freed once
+  kAligned,     ///< the lanes do not execute together what they must
+  kSetmaxnreg,  ///< it waits for ever, or a warpgroup disagrees
+  kDescriptor,  ///< reserved, illegal or non-uniform values
+  kSteps,       ///< EmulatorOptions::max_steps was reached
 };
 /// "deadlock", "race", ...: the names in JSON.
 ATTNJIT_EXPORT std::string_view to_string(FindingKind kind);

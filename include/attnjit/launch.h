@@ -54,10 +54,10 @@ struct MaskMapShape {
 /// The run-time shape of a call. Strides of zero mean packed, in the layouts of docs/spec.md.
 struct LaunchShapes {
   std::int32_t batch = 1;
-  std::int32_t q_len = 0;    ///< of a sequence; ragged: the longest
-  std::int32_t kv_len = 0;   ///< of a sequence; paged or ragged: the longest
-  std::int32_t total_q = 0;  ///< ragged: rows of q
-  std::int32_t num_pages = 0;
+  std::int32_t q_len = 0;      ///< of a sequence; ragged: the longest
+  std::int32_t kv_len = 0;     ///< of a sequence; paged or ragged: the longest
+  std::int32_t total_q = 0;    ///< ragged: rows of q
+  std::int32_t num_pages = 0;  ///< in k and v
   std::int32_t max_pages = 0;  ///< columns of page_table
   std::int32_t total_kv = 0;   ///< ragged_kv: rows of k
   std::int32_t num_pairs = 0;  ///< merge: pairs in pairs_o and pairs_lse

@@ -44,21 +44,21 @@ struct ServiceOptions {
   LeaseOptions lease;           ///< the same; used with a cache
   /// How long the Service's end waits, before all else, for what is on its way to the remote tier.
   std::chrono::milliseconds flush_at_end{0};
-  std::int64_t cache_max_bytes = std::int64_t{1} << 30;
-  std::chrono::seconds failure_ttl{300};
-  BuildPolicy build_policy = BuildPolicy::kExact;
-  bool forbid_compile = false;            ///< any compile at run time is kCompileForbidden
-  bool compile_in_helper = false;         ///< untrusted code too; trusted code always is
-  bool accept_unconfined_helper = false;  ///< HelperOptions::accept_unconfined
+  std::int64_t cache_max_bytes = std::int64_t{1} << 30;  ///< of the first folder, on disk
+  std::chrono::seconds failure_ttl{300};  ///< how long a failed compile is remembered; 0: not
+  BuildPolicy build_policy = BuildPolicy::kExact;  ///< which NVRTC's images serve
+  bool forbid_compile = false;                     ///< any compile at run time is kCompileForbidden
+  bool compile_in_helper = false;                  ///< untrusted code too; trusted code always is
+  bool accept_unconfined_helper = false;           ///< HelperOptions::accept_unconfined
   /// Where get_or_fallback finds nothing to serve with, it also compiles what would have served, in
   /// the background and after the spec's own: for the next specs of that shape.
   bool compile_fallbacks = false;
   /// Compiles at once. 0: one per core that this process may use (its control groups' quota
   /// counts), and no more than fit into half of its memory (docs/compile.md).
   int compile_threads = 0;
-  std::string nvrtc_path;   ///< empty: ATTNJIT_NVRTC, then found
-  std::string driver_path;  ///< libcuda; empty: as the loader finds it
-  std::string helper_path;
+  std::string nvrtc_path;                ///< empty: ATTNJIT_NVRTC, then found
+  std::string driver_path;               ///< libcuda; empty: as the loader finds it
+  std::string helper_path;               ///< HelperOptions::helper_path
   std::string templates_folder;          ///< empty: ATTNJIT_TEMPLATES, then the embedded ones
   std::shared_ptr<const Tuning> tuning;  ///< what plans are made with; may be null
   LogSink log;                           ///< empty: standard error, at ATTNJIT_LOG_LEVEL
@@ -85,9 +85,9 @@ struct ServiceStatistics {
   std::uint64_t waits = 0;                   ///< requests that waited for another's compile
   std::uint64_t fallbacks = 0;               ///< requests that got another kernel than their own
   std::uint64_t lease_waits = 0, alone = 0;  ///< CacheStatistics'
-  std::uint64_t quarantined = 0;
-  double compile_ms_total = 0;
-  std::uint64_t queued = 0;  ///< background compiles not yet started
+  std::uint64_t quarantined = 0;             ///< bad entries that were set aside
+  double compile_ms_total = 0;               ///< of all compiles, also of those at once
+  std::uint64_t queued = 0;                  ///< background compiles not yet started
   RemoteStatistics remote;
 };
 

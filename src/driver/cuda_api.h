@@ -53,7 +53,6 @@ inline constexpr Result kCaptureInvalidated = 901;
 inline constexpr Result kCaptureImplicit = 906;
 
 // CUdevice_attribute
-inline constexpr int kAttributeMaxThreadsPerBlock = 1;
 inline constexpr int kAttributeClockRate = 13;
 inline constexpr int kAttributeMultiprocessorCount = 16;
 inline constexpr int kAttributeMemoryClockRate = 36;

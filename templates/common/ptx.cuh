@@ -696,13 +696,6 @@ ATTNJIT_DEVICE FloatPair add_pair(FloatPair a, FloatPair b) {
   return pair_of(d);
 }
 
-/// add.rm.f32x2: rounds towards minus infinity.
-ATTNJIT_DEVICE FloatPair add_pair_down(FloatPair a, FloatPair b) {
-  u64 d;
-  asm("add.rm.f32x2 %0, %1, %2;" : "=l"(d) : "l"(pair_bits(a)), "l"(pair_bits(b)));
-  return pair_of(d);
-}
-
 /// cvt.rn.bf16x2.f32 or cvt.rn.f16x2.f32 (9.7.9.21): two floats as a pair, `low` in the low half.
 template <bool kBf16>
 ATTNJIT_DEVICE u32 pack_pair(float low, float high) {

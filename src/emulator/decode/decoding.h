@@ -43,7 +43,6 @@ class FunctionDecoder {
   void want_label(std::size_t op, std::size_t instruction) { fixups_.push_back({op, instruction}); }
   const VariablePlace* find_variable(std::string_view name, u32 scope);
   const Label* find_label(std::string_view name, u32 scope) const;
-  u32 instruction_begin(std::size_t instruction) const { return begins_[instruction]; }
   u32 local_place(const Variable& variable);
   /// Marks the next operation to be emitted as one where paths meet.
   void reconverge_next() { meet_.push_back(code.ops.size()); }

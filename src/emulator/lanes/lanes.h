@@ -68,7 +68,6 @@ enum class LaneOp : u8 {
   kDp2aHi,
   kMov,
   kSelp,
-  kSlct,
   kFma,
   kRcp,
   kSqrt,
@@ -92,7 +91,6 @@ enum class LaneOp : u8 {
   kWiden32,   ///< 32 to 64, zeros above
   kPack2x32,
   kPack2x16,
-  kPack4x8,
   kPack2x64,
   kUnpackLow,
   kUnpackHigh,

@@ -299,7 +299,6 @@ class Warp {
   /// registers are undefined in the lanes of `mask`.
   void enter_frame(const FunctionCode& code, u32 row_base, u32 predicate_base, u32 mask);
 
-  u32 any_lane() const { return static_cast<u32>(__builtin_ctz(group->mask)); }
   /// What lanes know to have happened: what the warp does, and what they did themselves. The warp's
   /// accesses as a whole only where no other lane made one since the lanes last synchronised, and
   /// its tensor operations where no other lane executed the fence before.

@@ -13,8 +13,6 @@ class SharedAddress {
  public:
   static constexpr int kOffsetBits = 24;
   static constexpr u32 kWindowBytes = u32{1} << kOffsetBits;  ///< of one CTA
-  /// What a multicast mask can name.
-  static constexpr u32 kMaxRanks = 16;
 
   constexpr SharedAddress() = default;
   constexpr explicit SharedAddress(u32 bits) : bits_(bits) {}

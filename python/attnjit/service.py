@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import json
+import math
 import os
 import sys
 import weakref
@@ -188,10 +189,12 @@ class Service:
         return {name: getattr(out, name) for name, _ in _abi.Statistics._fields_[1:]}
 
     def flush(self, timeout: float = 2.0) -> bool:
-        """Waits, for `timeout` seconds at most, until the remote cache has what was compiled."""
+        """Waits, for `timeout` seconds at most (math.inf: without limit), until the remote cache has
+        what was compiled."""
         done = c_int32()
-        self._library.check(self._library.service_flush(self._service.pointer,
-                                                        int(timeout * 1000), byref(done)))
+        timeout_ms = -1 if timeout == math.inf else int(timeout * 1000)
+        self._library.check(self._library.service_flush(self._service.pointer, timeout_ms,
+                                                        byref(done)))
         return bool(done.value)
 
     def prometheus(self) -> str:

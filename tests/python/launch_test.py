@@ -741,6 +741,7 @@ def main():
         zero_bytes(gpu, cache)
         rope_parts(service)
         threads(gpu, service)
+        assert service.flush(float("inf")), "there is nothing to wait for"
         counts = dict(line.split() for line in service.prometheus().splitlines() if line[0] != "#")
         assert int(counts["attnjit_compiles_total"]) == service.statistics()["compiles"] > 0
         assert 0 < float(counts["attnjit_compile_seconds_total"]) < 3600, counts

@@ -83,6 +83,26 @@ struct GemmCase {
   std::uint32_t k;
 };
 
+TEST(TensorMapErrors, NameTheFieldOnce) {
+  const Numbers a = draw("a", Dtype::kBf16, {128, 64}, 1);
+  const PtxModule module = load_module(test_file("kernels/gemm.sm_100a.ptx"));
+  const auto error_of = [&](const auto& change) {
+    std::vector<EmulatorBuffer> buffers{a.buffer, output("c", 128 * 128)};
+    LaunchRecipe recipe =
+        recipe_of("gemm_bf16", {1, 1, 1}, {192, 1, 1},
+                  {map_argument("a"), map_argument("a"), pointer("c"), scalar(128), scalar(64)});
+    recipe.tensor_maps = {map_of(a.buffer, {64, 128})};
+    change(recipe.tensor_maps[0]);
+    const auto report = emulate(module, recipe, buffers, isa(1));
+    return report ? std::string() : report.error().to_string();
+  };
+  EXPECT_EQ(error_of([](auto& map) { map.dims[0] = 0; }),
+            "tensor_maps.a: dims[0] is 0; allowed: 1 to 2^32");
+  EXPECT_EQ(error_of([](auto& map) { map.swizzle = 16; }),
+            "tensor_maps.a: swizzle is 16; allowed: 0, 32, 64, 128");
+  EXPECT_EQ(error_of([](auto& map) { map.buffer = "b"; }), "tensor_maps.a: there is no buffer b");
+}
+
 // A tile of 128 by 128 by 64: two copies and four products whose sizes are known.
 TEST(GemmCounts, OfUnitsAndOfTheTrace) {
   const Numbers a = draw("a", Dtype::kBf16, {128, 64}, 1),

@@ -197,13 +197,13 @@ Result<emulator::TensorMapBytes> encode_map(const LaunchRecipe& recipe, const La
                                             const std::string& name) {
   for (const TensorMapDescription& m : recipe.tensor_maps) {
     if (m.name != name) continue;
+    const std::string field = "tensor_maps." + name;
     const int b = find_buffer(launch, m.buffer);
-    if (b < 0)
-      return bad(fmt::format("tensor map {}: there is no buffer {}", name, m.buffer), name);
+    if (b < 0) return bad(fmt::format("there is no buffer {}", m.buffer), field);
     std::string error;
     const auto map =
         emulator::make_tensor_map(m, emulator::buffer_base(static_cast<u64>(b)), &error);
-    if (!map) return bad(fmt::format("tensor map {}: {}", name, error), name);
+    if (!map) return bad(error, field);
     return emulator::encode_tensor_map(*map);
   }
   return bad(fmt::format("there is no tensor map {}", name), name);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace attnjit::emulator {
 namespace {
@@ -132,10 +133,8 @@ std::optional<TensorMap> make_tensor_map(const TensorMapDescription& d,
   const std::size_t rank = d.dims.size();
   if (!type || rank < 1 || rank > 5 || d.strides.size() + 1 != rank || d.box.size() != rank ||
       (!d.element_strides.empty() && d.element_strides.size() != rank)) {
-    *error = fmt::format(
-        "tensor map {}: dims, box and element_strides need one entry a dimension (1 to 5), strides "
-        "one less",
-        d.name);
+    *error =
+        "dims, box and element_strides need one entry a dimension (1 to 5), and strides one less";
     return std::nullopt;
   }
   map.type = *type;
@@ -161,14 +160,13 @@ std::optional<TensorMap> make_tensor_map(const TensorMapDescription& d,
       map.swizzle = Swizzle::k128B;
       break;
     default:
-      *error =
-          fmt::format("tensor map {}: swizzle is {}; allowed: 0, 32, 64, 128", d.name, d.swizzle);
+      *error = fmt::format("swizzle is {}; allowed: 0, 32, 64, 128", d.swizzle);
       return std::nullopt;
   }
   map.oob_nan = d.oob == TensorMapDescription::OutOfBounds::kNan;
-  const std::string problem = check_tensor_map(map);
+  std::string problem = check_tensor_map(map);
   if (!problem.empty()) {
-    *error = fmt::format("tensor map {}: {}", d.name, problem);
+    *error = std::move(problem);
     return std::nullopt;
   }
   return map;

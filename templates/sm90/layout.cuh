@@ -56,11 +56,10 @@ struct ScaledTile {
 constexpr int kScaledTileBytes = 16;
 
 /// Whether the producer's warpgroup has so few registers that it computes anew with each tile what
-/// it would keep elsewhere. NOTE: of other types one thread or warp of it has work, for which as
-/// few are enough.
+/// it would keep elsewhere.
 template <class Config>
 constexpr bool has_few_registers() {
-  return Config::kWidensKv || (Config::kE4m3 && Config::kProducerRegisters < 40);
+  return requires { Config::kFewRegisters; };
 }
 
 /// Whether the list of work of sequences of one length stands in shared memory while who walks it

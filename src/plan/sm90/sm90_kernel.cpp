@@ -60,6 +60,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   if (sm90.head_runs() || sm90.parks_list) {
     constants.add("kListsOffset", sm90_begin_of(Sm90Region::kLists, sm90));
   }
+  if (sm90.few_registers) constants.add_bool("kFewRegisters", true);
   if (sm90.sums_by_product) {
     constants.add("kOnesOffset", sm90_begin_of(Sm90Region::kOnes, sm90));
   }

@@ -85,6 +85,9 @@ struct Sm90Plan {
   bool rescale_by_row = false;
   bool pack_gqa = false;  ///< a tile's rows are of all the query heads that share a KV head
   int l2_bytes = 256;     ///< that L2 fetches for a copy of K or V, at least
+  /// The producer's warpgroup has so few registers that it computes anew with each tile what it
+  /// would keep elsewhere.
+  bool few_registers = false;
   /// Who deals out work tiles has few registers, and keeps its place in shared memory.
   bool parks_list = false;
   int producer_registers = 0;

@@ -63,9 +63,9 @@ void sm90_share_registers(const AttentionSpec& spec, Sm90Plan& plan) {
                               : plan.num_consumers == 2 ? 224
                                                         : 200;
   }
-  // Where others of its warpgroup rewrite, who deals out work tiles has few registers.
-  plan.parks_list = (plan.widens_kv || (is_e4m3(spec) && plan.producer_registers < 40)) &&
-                    !plan.kv_lens && !plan.claims_work;
+  // NOTE: of other types one thread or warp of it has work, for which as few are enough.
+  plan.few_registers = plan.widens_kv || (is_e4m3(spec) && plan.producer_registers < 40);
+  plan.parks_list = plan.few_registers && !plan.kv_lens && !plan.claims_work;
   // Four warpgroups were launched with 128 each: the idle one has what a producer has.
   if (plan.idle_warpgroups > 0) plan.consumer_registers = 256 - plan.producer_registers;
 }

@@ -104,6 +104,17 @@ struct Consumer {
         warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3),
         key_scales(memory) {}
 
+  /// The warp's number and the consumer's, read anew where work is parked, and then not kept.
+  ATTNJIT_DEVICE int warp_here() const {
+    return parks_work<Config>() ? warp_uniform(thread_read_anew() >> 5) & 3 : warp;
+  }
+  ATTNJIT_DEVICE int rank_here() const {
+    if constexpr (parks_work<Config>() && Config::kConsumers > 1) {
+      return warp_uniform(thread_read_anew() >> 7) - Layout::kProducers;
+    }
+    return rank;
+  }
+
   // ---- Handing memory back. Each warp arrives for itself.
 
   ATTNJIT_DEVICE void release_k() {
@@ -123,7 +134,7 @@ struct Consumer {
   /// Otherwise, where there is another Q to go on with, once O has been stored under its products.
   ATTNJIT_DEVICE void release_q_late() {
     if constexpr (!kOwnO && Config::kQStages > 1) {
-      if (unreleased >= 0) release_q(smem, unreleased, rank, lane);
+      if (unreleased >= 0) release_q(smem, unreleased, rank_here(), lane);
       unreleased = -1;
     }
   }
@@ -556,13 +567,13 @@ struct Consumer {
       const bool real[2] = {is_row(rows, 0), is_row(rows, 1)};
       store_direct<Config>(output_scale, arguments, rows.work, rows.first_row, real, thread & 31);
     } else {
-      store_output<Config>(output_scale, smem, arguments, rows.work, q_ring.stage, rank,
+      store_output<Config>(output_scale, smem, arguments, rows.work, q_ring.stage, rank_here(),
                            warp_uniform(thread >> 5) & 3, thread & 31);
     }
     if constexpr (!kOwnO) {
       if (Config::kQStages == 1 || is_merged<Config>(arguments)) {
         // NOTE: also beside parts, which hand nothing back late: that would take registers.
-        release_q(smem, q_ring.stage, rank, lane);
+        release_q(smem, q_ring.stage, rank_here(), lane);
       } else {
         unreleased = q_ring.stage;
       }
@@ -572,7 +583,7 @@ struct Consumer {
 
   /// Ends the rows of a partition, whose sink is the merge's.
   ATTNJIT_DEVICE void finish_part(Rows& rows) {
-    if constexpr (!kOwnO) release_q(smem, q_ring.stage, rank, lane);
+    if constexpr (!kOwnO) release_q(smem, q_ring.stage, rank_here(), lane);
     float output_scale[2];
     bool seen[2];
     for_both_rows<loops_over_rows<Config>()>([&](int half) {
@@ -615,12 +626,71 @@ struct Consumer {
            has_head<Config>(row);
   }
 
+  /// Keeps what is needed again of a work tile behind its last KV tile, where it is parked.
+  ATTNJIT_DEVICE void park(const WorkTile& work, int let_pass) const {
+    if constexpr (parks_work<Config>()) {
+      const int thread = thread_read_anew();
+      const u32 to = smem.parked(thread >> 5);
+      if ((thread & 31) == 0) {
+        store_shared_v4(to, static_cast<u32>(work.batch), static_cast<u32>(work.head),
+                        static_cast<u32>(work.first_row), static_cast<u32>(q_ring.parity));
+        if constexpr (kLengthsDiffer<Config> || Config::kSplit) {
+          store_shared_v4(to + 16, static_cast<u32>(work.q_begin), static_cast<u32>(work.q_len),
+                          static_cast<u32>(work.kv_len), static_cast<u32>(work.partition));
+        }
+        store_shared_v4(to + 32, static_cast<u32>(let_pass), static_cast<u32>(q_ring.stage), 0, 0);
+      }
+      __syncwarp();
+    }
+  }
+  /// The tiles of others' rows behind the last one of these.
+  ATTNJIT_DEVICE int tiles_to_pass(const Rows& rows, const WorkTile& work) const {
+    if constexpr (parks_work<Config>()) {
+      const u32 from = smem.parked(thread_read_anew() >> 5);
+      return warp_uniform(static_cast<int>(load_shared_word(from + 32)));
+    }
+    return rows.own.tile_begin - work.tile_begin;
+  }
+  /// Finds it there, and what follows from it.
+  ATTNJIT_DEVICE void find_parked(Rows& rows) {
+    if constexpr (parks_work<Config>()) {
+      const int thread = thread_read_anew();
+      const u32 from = smem.parked(thread >> 5);
+      u32 words[8] = {};
+      int stage = 0;
+      if constexpr (Config::kQStages > 1) stage = static_cast<int>(load_shared_word(from + 36));
+      load_shared_v4(from, words[0], words[1], words[2], words[3]);
+      if constexpr (kLengthsDiffer<Config> || Config::kSplit) {
+        load_shared_v4(from + 16, words[4], words[5], words[6], words[7]);
+      }
+      __syncwarp();  // a lane parks the next one here
+      const auto word = [&](int i) { return warp_uniform(static_cast<int>(words[i])); };
+      WorkTile& work = rows.work;
+      work.batch = word(0);
+      work.head = word(1);
+      work.first_row = word(2);
+      q_ring.parity = word(3);
+      if constexpr (Config::kQStages > 1) q_ring.stage = warp_uniform(stage);
+      if constexpr (kLengthsDiffer<Config>) {
+        work.q_begin = word(4);
+        work.q_len = word(5);
+        work.kv_len = word(6);
+      }
+      if constexpr (Config::kSplit) work.partition = word(7);
+      const int of_consumers = thread - Layout::kProducers * kWarpgroupThreads;
+      rows.first_row = work.first_row + (of_consumers >> 5) * kWarpRows + ((thread & 31) >> 2);
+      for_both_rows<loops_over_rows<Config>()>([&](int half) {
+        rows.scores.row[half].h = work.head + head_of_row<Config>(rows.first_row + 8 * half);
+      });
+    }
+  }
+
   ATTNJIT_DEVICE void work_tile(const WorkTile& work) {
     constexpr int kShift = Config::kGqaShift;
     u32 p[Layout::kPWords];
     Rows rows{.work = work, .p = p};
-    const int group_row = work.first_row + rank * kConsumerRows;
-    rows.first_row = group_row + warp * kWarpRows + (lane >> 2);
+    const int group_row = work.first_row + rank_here() * kConsumerRows;
+    rows.first_row = group_row + warp_here() * kWarpRows + (lane >> 2);
     // These rows may see fewer tiles than the CTA's; before row 0 they see none.
     const Lengths lengths = lengths_of<Config>(work, arguments);
     const int last_row = min(group_row + kConsumerRows, lengths.q << kShift) - 1;
@@ -661,20 +731,23 @@ struct Consumer {
     });
     OutputOf<Config>::zero();
 
-    rows.q_address = smem.q(q_ring.stage, rank);
-    hold_q<Config>(rows.q_address, warp, lane);
+    rows.q_address = smem.q(q_ring.stage, rank_here());
+    hold_q<Config>(rows.q_address, warp_here(), lane);
     if constexpr (Config::kListed) {
+      park(work, 0);
       walk_list(rows);
     } else {
+      park(work, rows.own.tile_begin - work.tile_begin);
       const bool idle = rows.own.tile_begin >= rows.own.tile_end;
       if (idle) release_q_early();
       skip(work.tile_end - (idle ? work.tile_begin : rows.own.tile_end), !idle);
       if (!idle) {
         rows.index = rows.own.tile_end - 1;
         walk(rows);
-        if constexpr (!Mask::kFromZero) skip(rows.own.tile_begin - work.tile_begin, true);
+        if constexpr (!Mask::kFromZero) skip(tiles_to_pass(rows, work), true);
       }
     }
+    find_parked(rows);
     finish(rows);
   }
 
@@ -683,15 +756,15 @@ struct Consumer {
     if (rank == Config::kConsumers - 1) pass_turn<Config>(turn_after);
     while (true) {
       smem.next_work_tile();
-      smem.wait(smem.q_full(q_ring.stage, rank), q_ring.parity);
-      const WorkTile work = load_work<Config>(smem.work(q_ring.stage, rank), lane);
+      smem.wait(smem.q_full(q_ring.stage, rank_here()), q_ring.parity);
+      const WorkTile work = load_work<Config>(smem.work(q_ring.stage, rank_here()), lane);
       if (work.batch < 0) break;
       work_tile(work);
     }
     // NOTE: the memory must outlive the reads of the last store.
     release_q_late();
     if constexpr (Config::kOBlocks > 0) {
-      if (warp == 0 && elect_one()) bulk_wait_group_read();
+      if (warp_here() == 0 && elect_one()) bulk_wait_group_read();
     }
   }
 };

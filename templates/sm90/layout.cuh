@@ -70,6 +70,16 @@ constexpr bool parks_list() {
   &&!deals_head_runs<Config>();
 }
 
+/// Whether consumers keep what they know of a work tile in shared memory while its KV tiles are
+/// multiplied. What they have no registers for, the compiler would spill.
+template <class Config>
+constexpr bool parks_work() {
+  return requires { Config::kParkedOffset; };
+}
+/// Of each warp, 16 bytes at a time.
+template <class Config>
+inline constexpr int kParkedBytes = 48;
+
 /// Whether there is room for the places of lists of work, of each warp that has one.
 template <class Config>
 constexpr bool lists_fit() {
@@ -79,6 +89,20 @@ constexpr bool lists_fit() {
         Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers;
     return Config::kListsOffset % 16 == 0 && Config::kListsOffset >= kWorkEnd &&
            Config::kBarrierOffset >= Config::kListsOffset + kListBytes * kLists;
+  } else {
+    return true;
+  }
+}
+
+/// Whether there is room for what consumers park.
+template <class Config>
+constexpr bool parked_fits() {
+  if constexpr (parks_work<Config>()) {
+    constexpr int kWorkEnd =
+        Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers;
+    return Config::kParkedOffset % 16 == 0 && Config::kParkedOffset >= kWorkEnd &&
+           Config::kBarrierOffset >=
+               Config::kParkedOffset + kParkedBytes<Config> * 4 * Config::kConsumers;
   } else {
     return true;
   }
@@ -249,6 +273,8 @@ struct LayoutOf {
                Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers &&
            Config::kBarrierOffset >= Config::kNotesOffset + Config::kNoteBytes * Config::kStages),
       "a note for each stage of K lies between the announcements and the barriers");
+  static_assert(parked_fits<Config>(),
+                "what consumers park lies between the announcements and the barriers");
   static_assert(Config::kBarrierOffset % 8 == 0 &&
                     Config::kSmemBytes >= Config::kBarrierOffset + 8 * Config::kBarriers,
                 "the barriers need 8 aligned bytes each");
@@ -314,6 +340,11 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 work(int stage, int consumer) const {
     return base + Config::kWorkOffset +
            (stage * Config::kConsumers + consumer) * Config::kWorkBytes;
+  }
+
+  /// What a warp of a consumer parks; `warp` is the CTA's.
+  ATTNJIT_DEVICE u32 parked(int warp) const {
+    return base + Config::kParkedOffset + kParkedBytes<Config> * (warp - 4 * Layout::kProducers);
   }
 
   /// Where the list of a warp that loads stands: of runs over sequences, or where it is parked.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attnjit/tuning.h"
+#include "plan/sm90/sm90_layout.h"
 #include "planned.h"
 
 namespace attnjit {
@@ -143,6 +144,35 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kOOffset", "147456"},
       {"kSmemBytes", "196848"}};
   EXPECT_EQ(constants, expected);
+}
+
+// What consumers park is of each of their warps; where nothing is parked nothing is said of it.
+TEST(Sm90Plan, ParkedWorkTilesHaveRoom) {
+  const auto parks = [](int depth, auto change) {
+    AttentionSpec spec = sm90_spec(depth);
+    change(spec);
+    const KernelPlan plan = plan_of(spec);
+    const Sm90Plan& sm90 = *plan.sm90;
+    EXPECT_EQ(constants_of(plan).contains("kParkedOffset"), sm90.parks_work);
+    EXPECT_EQ(constants_of(plan).contains("kFewRegisters"), sm90.few_registers);
+    for (const Sm90SmemRange& range : sm90.smem) {
+      if (range.region != Sm90Region::kParked) continue;
+      EXPECT_EQ(range.size, 48 * 4 * sm90.num_consumers);
+    }
+    EXPECT_EQ(sm90_begin_of(Sm90Region::kParked, sm90) > 0, sm90.parks_work);
+    EXPECT_EQ(sm90_begin_of(Sm90Region::kParked, sm90) % 16, 0);
+    return sm90.parks_work;
+  };
+  const auto windowed = [](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kSlidingWindow); };
+  const auto causal = [](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kCausal); };
+  EXPECT_FALSE(parks(128, causal));
+  EXPECT_FALSE(parks(128, windowed));
+  EXPECT_FALSE(parks(256, causal));
+  EXPECT_FALSE(parks(192, [&](AttentionSpec& s) { causal(s), s.ov_depth = 128; }));
+  EXPECT_TRUE(parks(192, [&](AttentionSpec& s) { windowed(s), s.ov_depth = 128; }));
+  EXPECT_TRUE(parks(128, [&](AttentionSpec& s) { windowed(s), s.return_lse = true; }));
+  EXPECT_FALSE(parks(256, windowed));
+  EXPECT_TRUE(parks(256, [&](AttentionSpec& s) { windowed(s), s.kv_dtype = Dtype::kE4m3; }));
 }
 
 TEST(Sm90Plan, BarriersCountEachConsumerWarp) {

@@ -50,6 +50,11 @@ std::int64_t lists_bytes(const Sm90Plan& plan) {
   return plan.parks_list ? MlaTiles::kListBytes : 0;
 }
 
+/// Of what consumers park (templates/sm90/consumer.cuh), 48 for each warp.
+std::int64_t parked_bytes(const Sm90Plan& plan) {
+  return plan.parks_work ? std::int64_t{48} * 4 * plan.num_consumers : 0;
+}
+
 /// Of all notes. Barriers follow, of 8 bytes each.
 int notes_bytes(const Sm90Plan& plan) {
   return plan.listed ? round_up(sm90_note_bytes(plan) * plan.num_stages, 8) : 0;
@@ -111,7 +116,7 @@ void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan) {
   const std::int64_t other_bytes =
       8 * (4 * 3 + 4 * kSm90MaxStages + 1 + 2 * row_tiles(plan) + kSm90MaxStages + 1) +
       std::int64_t{sm90_work_bytes(plan)} * 2 * 3 + notes_bytes(plan) + row_words_bytes(plan) +
-      ones_bytes(plan) + key_scales_bytes(plan) + lists_bytes(plan);
+      ones_bytes(plan) + key_scales_bytes(plan) + lists_bytes(plan) + parked_bytes(plan);
   const std::int64_t room = sm90_smem_room(plan);
   const std::int64_t stages_bytes =
       plan.num_stages * plan.k_bytes + plan.num_v_stages * plan.v_bytes +
@@ -194,6 +199,7 @@ void sm90_lay_out(Sm90Plan& plan) {
   add(Sm90Region::kWork, 0,
       std::int64_t{sm90_work_bytes(plan)} * plan.num_q_stages * plan.num_consumers);
   if (lists_bytes(plan) > 0) add(Sm90Region::kLists, 0, lists_bytes(plan));
+  if (plan.parks_work) add(Sm90Region::kParked, 0, parked_bytes(plan));
   if (plan.listed) add(Sm90Region::kNotes, 0, notes_bytes(plan));
   if (plan.num_row_stages > 0) add(Sm90Region::kRowWords, 0, row_words_bytes(plan));
 

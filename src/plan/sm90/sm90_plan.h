@@ -90,6 +90,8 @@ struct Sm90Plan {
   bool few_registers = false;
   /// Who deals out work tiles has few registers, and keeps its place in shared memory.
   bool parks_list = false;
+  /// Consumers keep what they know of a work tile in shared memory while its keys are multiplied.
+  bool parks_work = false;
   int producer_registers = 0;
   int consumer_registers = 0;
   int padded_qk_depth = 0;  ///< elements per row of Q and K in shared memory: whole 128-byte blocks

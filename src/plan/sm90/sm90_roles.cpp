@@ -5,8 +5,46 @@
 #include <fmt/format.h>
 
 #include "plan/forward_support.h"
+#include "plan/sm90/sm90_tiling.h"
+#include "spec/names.h"
 
 namespace attnjit {
+namespace {
+
+/// Whether consumers have no registers for what they know of a work tile while its keys are
+/// multiplied. NOTE: many of these kernels spilled, 8 to 656 bytes; others have room, and read
+/// nothing again.
+bool parks_work(const AttentionSpec& spec, const Sm90Plan& plan) {
+  using Kind = MaskSpec::Kind;
+  const int depth = spec.qk_depth;
+  const bool simple = spec.mask.kind == Kind::kNull || spec.mask.kind == Kind::kCausal;
+  const bool decode = decodes(spec, kSm90ConsumerRows);
+  if (plan.widens_kv) {
+    const bool scaled =
+        depth > 64 && spec.ov_depth <= 128 && plan.key_scales && !(decode && plan.listed);
+    return !simple && (depth > 192 ? !spec::adds_to_scores(spec.mask) : scaled);
+  }
+  if (decode) return plan.listed && depth > 192;
+  if (!is_e4m3(spec) && depth > 128 && spec.ov_depth <= 128) {
+    return !simple || plan.kv_lens || plan.split;
+  }
+  const bool heavy =
+      contains(spec, Kind::kMaterialized) || (contains(spec, Kind::kChunked) && depth > 64);
+  if (heavy && !is_e4m3(spec)) return true;
+  if (depth <= 64) {
+    const bool differ = plan.listed || plan.kv_lens || plan.partition_tiles > 0;
+    const bool scaled = is_e4m3(spec) && plan.key_scales && !plan.listed;
+    return (scaled && spec.mask.kind != Kind::kNull) || (plan.split && differ);
+  }
+  if (plan.split && !simple) return true;
+  if (depth > 192) return plan.kv_lens && spec.page_size > 0;
+  const bool windowed = contains(spec, Kind::kSlidingWindow);
+  const bool heads_apart = spec.group > 1 && !plan.pack_gqa;
+  return plan.num_consumers == 3 && ((windowed && (spec.return_lse || heads_apart)) ||
+                                     (plan.kv_lens && plan.box_keys < plan.BN));
+}
+
+}  // namespace
 
 bool sm90_rewrites_kv(const AttentionSpec& spec) { return is_e4m3(spec) || widens_kv(spec); }
 
@@ -33,19 +71,30 @@ int sm90_launch_registers(const Sm90Plan& plan) {
 void sm90_share_registers(const AttentionSpec& spec, Sm90Plan& plan) {
   // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.
   // A producer that loads a tile in several boxes or row by row, or asks a mask about tiles, has
-  // more of its own; and still more where it walks a map, too.
-  const bool many =
-      plan.mapped && (plan.kv_lens || plan.split || (plan.map_bits && spec.qk_depth > 128));
-  const int spare = many ? 32 : plan.box_keys < plan.BN || plan.listed ? 16 : 0;
+  // more of its own; and still more where it walks a map, too, or where sequences differ.
+  const bool deep = spec.qk_depth > 128;
+  const bool of_sequences = plan.listed && plan.kv_lens;
+  const bool many = (plan.mapped && (plan.kv_lens || plan.split || (plan.map_bits && deep))) ||
+                    (of_sequences && deep);
+  const bool several =
+      plan.box_keys < plan.BN || plan.listed || (plan.kv_lens && plan.split && spec.qk_depth > 192);
+  const int spare = many ? 32 : several ? 16 : 0;
   plan.producer_registers = plan.num_consumers == 2 ? 24 + spare : 32;
   plan.consumer_registers = plan.num_consumers == 2 ? 240 - spare / 2 : 160;
+  if (plan.num_consumers == 3 && of_sequences && spec.qk_depth > 64 && plan.box_keys < plan.BN) {
+    plan.producer_registers = 56;
+    plan.consumer_registers = 152;
+  }
   if (plan.num_consumers == 1) {
     plan.producer_registers = 24 + spare;
     plan.consumer_registers = 232 - spare;
   }
   if (plan.widens_kv) {
     // Consumers have what the two warpgroups before them leave of what the CTA is launched with.
-    plan.producer_registers = 40;
+    // NOTE: two CTAs per SM have none to spare.
+    const bool lacks = spec.qk_depth > 64 ? of_sequences : plan.key_scales && plan.kv_lens;
+    const bool more = lacks && plan.ctas_per_sm == 1;
+    plan.producer_registers = more ? 48 : 40;
     const int left = plan.threads() / 128 * sm90_launch_registers(plan) -
                      plan.producer_warpgroups() * plan.producer_registers;
     plan.consumer_registers = left / plan.num_consumers / 8 * 8;
@@ -66,6 +115,7 @@ void sm90_share_registers(const AttentionSpec& spec, Sm90Plan& plan) {
   // NOTE: of other types one thread or warp of it has work, for which as few are enough.
   plan.few_registers = plan.widens_kv || (is_e4m3(spec) && plan.producer_registers < 40);
   plan.parks_list = plan.few_registers && !plan.kv_lens && !plan.claims_work;
+  plan.parks_work = parks_work(spec, plan);
   // Four warpgroups were launched with 128 each: the idle one has what a producer has.
   if (plan.idle_warpgroups > 0) plan.consumer_registers = 256 - plan.producer_registers;
 }

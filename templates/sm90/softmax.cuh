@@ -98,55 +98,77 @@ ATTNJIT_DEVICE void hide(float (&s)[kCount], const ColumnBits<kCount>& bits) {
   }
 }
 
-/// Which of a thread's next `columns` columns, 32 at most, from `first_kv` on, a mask shows to a
-/// row. NOTE: a loop, of which the compiler sees a few columns: the user's expression is as long as
-/// it is, and all of them would be most of the kernel; of loads more would spill. Bits come in at
-/// the top, so that their places within a step are constants: computed, they cost as much as a
-/// short expression.
-template <class Mask, int kStep, class Params>
-ATTNJIT_DEVICE u32 visible_word(const typename Mask::RowTest& test, Coord c, int first_kv,
-                                int columns, const Params& p) {
+/// Which of a thread's next `columns` columns, 32 at most, from `first_kv` on, a mask that reads a
+/// tensor shows to a row.
+template <class Mask, class Params>
+ATTNJIT_DEVICE u32 loaded_word(const Coord& row, int first_kv, int columns, const Params& p) {
+  Coord c = row;
+  const typename Mask::RowTest test = Mask::row_test(row, p);
   u32 visible = 0;
-  if constexpr (loads_bools<Mask>()) {
 #pragma unroll 8
-    for (int bit = 0; bit < columns; bit += 2) {
-      c.kv_idx = first_kv + 4 * bit;
-      visible |= (visible_run<2, Mask>(test, c, p) & 3u) << bit;
-    }
-    return visible;
-  } else {
-#pragma unroll 1
-    for (int bit = 0; bit < columns; bit += kStep) {
-      u32 step = 0;
-#pragma unroll
-      for (int i = 0; i < kStep; ++i) {
-        c.kv_idx = first_kv + 8 * (i >> 1) + (i & 1);
-        step |= static_cast<u32>(Mask::visible(test, c, p)) << (32 - kStep + i);
-      }
-      visible = visible >> kStep | step;
-      first_kv += 4 * kStep;
-    }
-    return visible >> (32 - columns);
+  for (int bit = 0; bit < columns; bit += 2) {
+    c.kv_idx = first_kv + 4 * bit;
+    visible |= (visible_run<2, Mask>(test, c, p) & 3u) << bit;
   }
+  return visible;
+}
+
+/// The same of both rows, where a mask is asked about each score. NOTE: a loop, of which the
+/// compiler sees kStep columns: the user's expression is as long as it is, and all of them would be
+/// most of the kernel; of loads more would spill. Both rows are asked together, so that the
+/// expression stands at one place, and what of it hangs on the key alone is computed once. Bits
+/// come in at the top, so that their places within a step are constants: computed, they cost as
+/// much as a short expression.
+template <class Mask, int kStep, class Params>
+ATTNJIT_DEVICE void asked_words(u32& first_word, u32& second_word, const Coord& first_row,
+                                const Coord& second_row, int first_kv, int columns,
+                                const Params& p) {
+  static_assert(kStep == 1 || kStep == 2, "two columns follow one another");
+  const typename Mask::RowTest first_test = Mask::row_test(first_row, p);
+  const typename Mask::RowTest second_test = Mask::row_test(second_row, p);
+  Coord first = first_row, second = second_row;
+  first_word = second_word = 0;
+#pragma unroll 1
+  for (int bit = 0; bit < columns; bit += kStep) {
+    u32 first_step = 0, second_step = 0;
+#pragma unroll
+    for (int i = 0; i < kStep; ++i) {
+      first.kv_idx = second.kv_idx = first_kv + i;
+      first_step |= static_cast<u32>(Mask::visible(first_test, first, p)) << (32 - kStep + i);
+      second_step |= static_cast<u32>(Mask::visible(second_test, second, p)) << (32 - kStep + i);
+    }
+    first_word = first_word >> kStep | first_step;
+    second_word = second_word >> kStep | second_step;
+    first_kv += kStep == 2 ? 8 : (bit & 1) == 0 ? 1 : 7;
+  }
+  first_word >>= 32 - columns;
+  second_word >>= 32 - columns;
 }
 
 /// The columns that a mask shows of those before kv_len, where its rows have no intervals. kStep:
-/// columns that are asked about together.
-template <class Mask, int kCount, int kStep = 4, class Params>
+/// columns of both rows that are asked about together.
+template <class Mask, int kCount, int kStep = 2, class Params>
 ATTNJIT_DEVICE void visible_columns(ColumnBits<kCount>& bits, const ScoreTile& tile,
                                     const Params& p) {
   constexpr int kColumns = kCount / 2;
-  static_assert(kColumns % 4 == 0 && 4 % kStep == 0, "columns are whole steps");
-  for_both_rows([&](int half) {
-    const Coord row = tile.row[half];
-    const typename Mask::RowTest test = Mask::row_test(row, p);
-    const int end = columns_before(row.kv_len - tile.first_kv);
+  static_assert(kColumns % 4 == 0, "columns are whole steps");
 #pragma unroll
-    for (int word = 0; word < kColumns; word += 32) {
-      bits[half][word / 32] = visible_word<Mask, kStep>(test, row, tile.first_kv + 4 * word,
-                                                        min(32, kColumns - word), p) &
-                              low_bits(end - word);
+  for (int word = 0; word < kColumns; word += 32) {
+    const int first_kv = tile.first_kv + 4 * word;
+    const int columns = min(32, kColumns - word);
+    if constexpr (loads_bools<Mask>()) {
+      for_both_rows([&](int half) {
+        bits[half][word / 32] = loaded_word<Mask>(tile.row[half], first_kv, columns, p);
+      });
+    } else {
+      asked_words<Mask, kStep>(bits[0][word / 32], bits[1][word / 32], tile.row[0], tile.row[1],
+                               first_kv, columns, p);
     }
+  }
+  for_both_rows([&](int half) {
+    const int end = columns_before(tile.row[half].kv_len - tile.first_kv);
+#pragma unroll
+    for (int word = 0; word < kColumns; word += 32) bits[half][word / 32] &= low_bits(end - word);
   });
 }
 

@@ -152,21 +152,19 @@ struct WarpProducer {
           if (next.is_tile()) continue;
         }
         if (!after.is_tile()) list.claim();
-        if (!next.is_tile()) break;
-        const TilePlace place{next.tile(), work.head / Config::kGroup, work.batch};
-        copies.load_k(place, after);
+        TilePlace place;  // nowhere: the work tile has no keys
+        if (next.is_tile()) {
+          place = {next.tile(), work.head / Config::kGroup, work.batch};
+          copies.load_k(place, after);
+        }
         if (last.is_tile()) copies.load_v(last);
         last = place;
-        if (!told) load_q(false);
+        // NOTE: where there are no keys Q's memory comes back after the product with that V.
+        if (!told) load_q(!next.is_tile());
         told = true;
         if (!after.is_tile()) break;
         next = after;
       }
-      if (told) continue;
-      // NOTE: Q's memory comes back after the product with that V.
-      if (last.is_tile()) copies.load_v(last);
-      last = {};
-      load_q(true);
     }
     if (last.is_tile()) copies.load_v(last);
   }

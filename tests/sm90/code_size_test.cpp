@@ -35,6 +35,9 @@ class Sm90CodeSize : public KernelTest {
     }
     return all;
   }
+  static MaskSpec documents_of_n() {
+    return over_arrays("kv_idx <= q_idx && q_idx / p.n == kv_idx / p.n", {{"n", Type::kI32}});
+  }
   // Of the first kernel, without what says of which line they are.
   static std::string instructions_of(const std::string& ptx) {
     std::istringstream lines(ptx.substr(std::min(ptx.find(".entry"), ptx.size())));
@@ -149,6 +152,23 @@ TEST_F(Sm90CodeSize, ElementsAreReadAtFewPlaces) {
     EXPECT_LE(count(kernels[0], "ld.global"), arch == Arch::kSm90a ? 25 : 29) << to_string(arch);
     EXPECT_LT(count(kernels[1], "ld.global"), 20) << to_string(arch);
   }
+}
+
+// An expression without a map asks about a thread's two rows together, and of a tile of 64 keys
+// about two columns; on sm_100a about four of a row. A division of the key's number counts them:
+// there were 14, and 17 where the latter were eight.
+TEST_F(Sm90CodeSize, ExpressionsAskBothRowsTogether) {
+  const auto divisions = [](Arch arch) {
+    return count(ptx_of(arch, 128, documents_of_n()), "div.s32");
+  };
+  EXPECT_LE(divisions(Arch::kSm90a), 8);
+  EXPECT_LE(divisions(Arch::kSm100a), 13);
+}
+
+// Where CTAs claim work V is loaded at two places: with other work, and after the last.
+TEST_F(Sm90CodeSize, TwoPlacesLoadVOfClaimedWork) {
+  const std::string ptx = ptx_of(Arch::kSm90a, 128, documents_of_n());
+  EXPECT_EQ(count(ptx, "cp.async.bulk.tensor.4d.shared"), 4 * 2);
 }
 
 // What a tensor adds to scores hides by itself: beside it an `or` hides nothing, and its other

@@ -67,7 +67,7 @@ TEST_F(Sm90Parked, WorkTilesAreFoundAgain) {
        {widened(parked_spec(256, window_of(60))), dense},
        {in_parts(lse, 1, 256), dense},
        {parked_spec(128, chunked(64)), dense},
-       {of_eight_bits(parked_spec(64, mask_of(Kind::kCausal)), Scales::kToken), dense}},
+       {of_eight_bits(parked_spec(64, window_of(60)), Scales::kToken), dense}},
       2));
 }
 
@@ -93,7 +93,6 @@ TEST_F(Sm90Parked, SpillsNothing) {
       widened(parked_spec(256, window_of(1024)), Scales::kHead),
       in_parts(widened(parked_spec(256, near())), 1, 256),
       of_sequences(in_parts(of_eight_bits(parked_spec(64, near())), 0), 16, false),
-      of_eight_bits(parked_spec(64, causal), Scales::kToken),
       lse,
   };
   expect_no_spills(some_of<AttentionSpec>(specs, 3));

@@ -123,8 +123,8 @@ TEST_F(Sm90Outputs, DamagesOfFloatsAreSeen) {
   AttentionSpec spec = with_group(floats_spec(64, mask_of(Kind::kNull)), 12, 3);
   expect_seen(spec, {{20, 20}, {60, 60}},
               {{"sm90/output.cuh", "at += work.batch * arguments.o_batch_bytes", "at += 0"},
-               {"sm90/output.cuh", "position * arguments.o_row_bytes + head",
-                "position * arguments.o_head_bytes + head"},
+               {"sm90/output.cuh", "at =\n        arguments.o + position * arguments.o_row_bytes",
+                "at =\n        arguments.o + position * arguments.o_head_bytes"},
                {"sm90/output.cuh", "o[i + 1] * factor[half]", "o[i + 1] * factor[0]"},
                {"sm90/output.cuh", "if (wanted[half] && column", "if (column"}});
 }

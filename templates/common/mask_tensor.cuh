@@ -28,12 +28,16 @@ struct MaskTensor {
     return p.*kData + c.b * p.*kBatchBytes + c.h * p.*kHeadBytes + row * p.*kRowBytes;
   }
 
-  /// What is added to a score. @pre T is a float
+  /// What is added to the score of c's query and of a key, which is a key of the sequence. Of a
+  /// query that is no row of it: of the nearest one, since nobody reads its scores. NOTE: a test of
+  /// each key costs a predicate each, for which ptxas spilled up to 374 bytes. @pre T is a float,
+  /// c.q_len > 0
   template <class Params>
-  ATTNJIT_DEVICE static float added(const Coord& c, const Params& p) {
-    const unsigned char* const data = row(c, p);
-    if (data == nullptr || c.kv_idx >= c.kv_len) return 0.0f;
-    return element_value(reinterpret_cast<const T*>(data)[c.kv_idx]);
+  ATTNJIT_DEVICE static float added(const Coord& c, int kv_idx, const Params& p) {
+    const int row = min(max(c.q_row(), 0), c.q_len - 1);
+    const unsigned char* const data =
+        p.*kData + c.b * p.*kBatchBytes + c.h * p.*kHeadBytes + row * p.*kRowBytes;
+    return element_value(reinterpret_cast<const T*>(data)[kv_idx]);
   }
 };
 
@@ -52,8 +56,8 @@ ATTNJIT_DEVICE u32 bools_of(const unsigned char* row, int kv_idx, int kv_len) {
   if constexpr (requires { typename T::Packed; }) {
 #pragma unroll
     for (int first = 0; first < kCount; first += 8) {
-      const int key = kv_idx + first;
-      if (key < kv_len) word |= static_cast<u32>(row[key >> 3]) >> (key & 7) << first;
+      const int key = min(kv_idx + first, kv_len - 1);
+      word |= static_cast<u32>(row[key >> 3]) >> (key & 7) << first;
     }
   } else if constexpr (sizeof(T) > 1) {
     const T* const data = reinterpret_cast<const T*>(row) + kv_idx;

@@ -88,11 +88,13 @@ struct AlibiSlopesScoreMod : AlibiScoreMod {
   }
 };
 
-/// Inner, and what the tensor of a mask adds. -inf hides.
+/// Inner, and what the tensor of a mask adds. -inf hides. What is added for keys that the sequence
+/// has not is of the last one: the mask hides them.
 template <class Inner, class Tensor>
 struct AddedScoreMod {
   static constexpr bool kIdentity = false;
   static constexpr bool kExponents = true;
+  static constexpr bool kReads = true;
   using State = typename Inner::State;
 
   template <class Params>
@@ -102,8 +104,14 @@ struct AddedScoreMod {
   template <class Params>
   ATTNJIT_DEVICE static float apply(const State& state, float score, const Coord& c,
                                     const Params& p) {
+    return apply_reading(state, score, c, min(c.kv_idx, c.kv_len - 1), p);
+  }
+  /// The same, where it is known that there is a key to read at.
+  template <class Params>
+  ATTNJIT_DEVICE static float apply_reading(const State& state, float score, const Coord& c,
+                                            int kv_idx, const Params& p) {
     const float inner = Inner::apply(state, score, c, p) * exponent_factor<Inner>();
-    return fmaf(Tensor::added(c, p), kLog2e, inner);
+    return fmaf(Tensor::added(c, kv_idx, p), kLog2e, inner);
   }
 };
 

@@ -245,9 +245,10 @@ struct Consumer {
     } else if constexpr (interprets<Mask>()) {
       interpreted_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
     } else {
-      // NOTE: beside 256 columns of O the elements of two columns spill more than those of one.
-      constexpr int kStep = Config::kMapped && Layout::kPvColumns > 192 ? 1 : 2;
-      visible_columns<Mask, Config::kTileN / 2, kStep>(bits, rows.scores, params);
+      // NOTE: beside 256 columns of O more elements on their way would spill.
+      constexpr bool kFew =
+          Layout::kPvColumns > 192 && (loads_bools<Mask>() ? !Config::kE4m3 : Config::kMapped);
+      visible_columns<Mask, Config::kTileN / 2, kFew>(bits, rows.scores, params);
     }
   }
 
@@ -268,7 +269,7 @@ struct Consumer {
     if constexpr (!ScoreMod::kIdentity) {
       rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
       if constexpr (kInPlace) ScoresOf<Config>::read(s);
-      modify_scores<ScoreMod>(s, rows.scores, rows.state, rows.scale, params);
+      modify_scores<ScoreMod>(s, rows.scores, rows.state, rows.scale, !masked, params);
       if constexpr (kInPlace) ScoresOf<Config>::write(s);
       if constexpr (keys_have_scales<Config>()) {
         key_scales.weigh(s, {of_row[0], of_row[1]}, rows.softmax.origin, lane);

@@ -37,10 +37,11 @@ struct RowScales {
 };
 
 /// Applies scale and score modification; without a modification the scale is left to the softmax.
+/// whole: all keys of the tile are the sequence's.
 template <class ScoreMod, int kCount, int kScales, class Params>
 ATTNJIT_DEVICE void modify_scores(float (&s)[kCount], const ScoreTile& tile,
                                   const typename ScoreMod::State (&state)[2],
-                                  const RowScales<kScales>& scale, const Params& p) {
+                                  const RowScales<kScales>& scale, bool whole, const Params& p) {
   if constexpr (interprets<ScoreMod>()) {
     // A row's scores one behind another.
     float rows[kCount];
@@ -73,7 +74,12 @@ ATTNJIT_DEVICE void modify_scores(float (&s)[kCount], const ScoreTile& tile,
         for (int k = 0; k < 2; ++k) {
           float& score = s[i + 2 * half + k];
           c.kv_idx = tile.first_kv + 2 * i + k;
-          score = ScoreMod::apply(row_state, score * row_scale, c, p);
+          if constexpr (requires { ScoreMod::kReads; }) {
+            const int key = whole ? c.kv_idx : min(c.kv_idx, c.kv_len - 1);
+            score = ScoreMod::apply_reading(row_state, score * row_scale, c, key, p);
+          } else {
+            score = ScoreMod::apply(row_state, score * row_scale, c, p);
+          }
         }
       }
     });
@@ -99,13 +105,13 @@ ATTNJIT_DEVICE void hide(float (&s)[kCount], const ColumnBits<kCount>& bits) {
 }
 
 /// Which of a thread's next `columns` columns, 32 at most, from `first_kv` on, a mask that reads a
-/// tensor shows to a row.
-template <class Mask, class Params>
+/// tensor shows to a row. kLoads: pairs of columns that are on their way at a time.
+template <class Mask, int kLoads, class Params>
 ATTNJIT_DEVICE u32 loaded_word(const Coord& row, int first_kv, int columns, const Params& p) {
   Coord c = row;
   const typename Mask::RowTest test = Mask::row_test(row, p);
   u32 visible = 0;
-#pragma unroll 8
+#pragma unroll kLoads
   for (int bit = 0; bit < columns; bit += 2) {
     c.kv_idx = first_kv + 4 * bit;
     visible |= (visible_run<2, Mask>(test, c, p) & 3u) << bit;
@@ -145,9 +151,9 @@ ATTNJIT_DEVICE void asked_words(u32& first_word, u32& second_word, const Coord& 
   second_word >>= 32 - columns;
 }
 
-/// The columns that a mask shows of those before kv_len, where its rows have no intervals. kStep:
-/// columns of both rows that are asked about together.
-template <class Mask, int kCount, int kStep = 2, class Params>
+/// The columns that a mask shows of those before kv_len, where its rows have no intervals. kFew:
+/// what is known of fewer columns at a time, where registers lack.
+template <class Mask, int kCount, bool kFew = false, class Params>
 ATTNJIT_DEVICE void visible_columns(ColumnBits<kCount>& bits, const ScoreTile& tile,
                                     const Params& p) {
   constexpr int kColumns = kCount / 2;
@@ -158,11 +164,12 @@ ATTNJIT_DEVICE void visible_columns(ColumnBits<kCount>& bits, const ScoreTile& t
     const int columns = min(32, kColumns - word);
     if constexpr (loads_bools<Mask>()) {
       for_both_rows([&](int half) {
-        bits[half][word / 32] = loaded_word<Mask>(tile.row[half], first_kv, columns, p);
+        bits[half][word / 32] = loaded_word < Mask,
+                          kFew ? 4 : 8 > (tile.row[half], first_kv, columns, p);
       });
     } else {
-      asked_words<Mask, kStep>(bits[0][word / 32], bits[1][word / 32], tile.row[0], tile.row[1],
-                               first_kv, columns, p);
+      asked_words<Mask, kFew ? 1 : 2>(bits[0][word / 32], bits[1][word / 32], tile.row[0],
+                                      tile.row[1], first_kv, columns, p);
     }
   }
   for_both_rows([&](int half) {

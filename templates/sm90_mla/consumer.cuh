@@ -300,7 +300,7 @@ struct Consumer {
       float s[Scores::kCount];
       Scores::read(s);
       sm90::modify_scores<ScoreMod>(s, rows.scores, rows.state, sm90::RowScales<1>{score_scale},
-                                    params);
+                                    false, params);
       Scores::write(s);
     }
     if constexpr (Config::kTopk > 0) {

@@ -84,7 +84,7 @@ TEST_F(Sm90Parked, SpillsNothing) {
       parked_spec(192, chunked(512)),
       parked_spec(192, near()),
       parked_spec(192, added_numbers()),
-      parked_spec(128, added_numbers()),
+      parked_spec(256, added_numbers()),
       parked_spec(128, chunked(512)),
       of_sequences(parked_spec(192, causal), 64, false),
       of_sequences(in_parts(parked_spec(192, window_of(1024)), 0), 16, true),

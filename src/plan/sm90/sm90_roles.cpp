@@ -28,8 +28,8 @@ bool parks_work(const AttentionSpec& spec, const Sm90Plan& plan) {
   if (!is_e4m3(spec) && depth > 128 && spec.ov_depth <= 128) {
     return !simple || plan.kv_lens || plan.split;
   }
-  const bool heavy =
-      contains(spec, Kind::kMaterialized) || (contains(spec, Kind::kChunked) && depth > 64);
+  const bool heavy = (contains(spec, Kind::kMaterialized) && depth > 192) ||
+                     (contains(spec, Kind::kChunked) && depth > 64);
   if (heavy && !is_e4m3(spec)) return true;
   if (depth <= 64) {
     const bool differ = plan.listed || plan.kv_lens || plan.partition_tiles > 0;

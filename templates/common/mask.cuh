@@ -182,6 +182,7 @@ template <class Tensor>
 struct MaterializedMask : UnknownRows {
   static constexpr bool kListed = false;
   static constexpr bool kLoads = true;
+  static constexpr bool kNumbers = sizeof(typename Tensor::Element) > 1;
 
   template <class Params>
   ATTNJIT_DEVICE static IntRange tiles(const TileCoord&, const Params&) {
@@ -193,6 +194,12 @@ struct MaterializedMask : UnknownRows {
   template <class Params>
   ATTNJIT_DEVICE static RowTest row_test(const Coord& c, const Params& p) {
     return {Tensor::row(c, p)};
+  }
+  /// Of a key that the sequence has not: what is said of the last one.
+  template <class Params>
+  ATTNJIT_DEVICE static bool visible(const RowTest& test, const Coord& c, const Params&) {
+    if (test.row == nullptr) return false;
+    return bool_of<typename Tensor::Element>(test.row, min(c.kv_idx, c.kv_len - 1));
   }
   template <int kCount, class Params>
   ATTNJIT_DEVICE static u32 run(const RowTest& test, const Coord& c, const Params&) {
@@ -220,6 +227,16 @@ template <class Mask>
 constexpr bool loads_bools() {
   if constexpr (requires { Mask::kLoads; }) {
     return Mask::kLoads;
+  } else {
+    return false;
+  }
+}
+
+/// Whether it is one of numbers.
+template <class Mask>
+constexpr bool loads_numbers() {
+  if constexpr (requires { Mask::kNumbers; }) {
+    return Mask::kNumbers;
   } else {
     return false;
   }
@@ -259,6 +276,7 @@ template <class A, class B>
 struct MaskPair {
   static constexpr bool kListed = A::kListed || B::kListed;
   static constexpr bool kLoads = loads_bools<A>() || loads_bools<B>();
+  static constexpr bool kNumbers = loads_numbers<A>() || loads_numbers<B>();
 
   struct RowTest {
     typename A::RowTest a;

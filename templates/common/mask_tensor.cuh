@@ -47,6 +47,18 @@ ATTNJIT_DEVICE u32 bytes_set(u32 word) {
   return (high | high >> 7 | high >> 14 | high >> 21) & 15u;
 }
 
+/// Whether a row of bools shows a key, or of numbers that are not -inf.
+template <class T>
+ATTNJIT_DEVICE bool bool_of(const unsigned char* row, int kv_idx) {
+  if constexpr (requires { typename T::Packed; }) {
+    return (row[kv_idx >> 3] >> (kv_idx & 7) & 1) != 0;
+  } else if constexpr (sizeof(T) > 1) {
+    return element_value(reinterpret_cast<const T*>(row)[kv_idx]) != -infinity();
+  } else {
+    return row[kv_idx] != 0;
+  }
+}
+
 /// Which of kCount keys from kv_idx on a row of bools shows, or of numbers that are not -inf, a bit
 /// each; of those from kv_len on anything. @pre kv_idx is a multiple of kCount, which is 2 or 32
 template <int kCount, class T>

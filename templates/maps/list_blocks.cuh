@@ -94,7 +94,31 @@ struct BlockRow {
     for (int h = strip.h.lo; h <= strip.h.hi; ++h) {
       Coord c{strip.b, h, strip.kv_h, 0, 0, strip.q_len, strip.kv_len};
       u32 words[kRowWords] = {};
-      if constexpr (loads_bools<Mask>()) {
+      if constexpr (loads_numbers<Mask>()) {
+        // A lane has columns: what a warp reads at once lies side by side. NOTE: 16 reads run
+        // together, of four rows. Of bools, which are packed, a row each is quicker.
+        const int keys = strip.kv_idx.hi - strip.kv_idx.lo + 1;
+#pragma unroll 1
+        for (int first = 0; first < rows; first += 4) {
+#pragma unroll
+          for (int i = first; i < first + 4; ++i) {
+            c.q_idx = strip.q_idx.lo + i;
+            const typename Mask::RowTest test = Mask::row_test(c, params);
+#pragma unroll
+            for (int word = 0; word < kRowWords; ++word) {
+              const int column = quad_column(lane) + 2 * word;
+              c.kv_idx = strip.kv_idx.lo + column;
+              const bool is_score = i < rows && column < keys;
+              const bool visible = Mask::visible(test, c, params) && is_score;
+              const u32 bits = __ballot_sync(kAll, visible);
+              if (lane == i) words[word] = bits;
+              seen |= bits != 0;
+              hidden |= is_score && !visible;
+            }
+          }
+          if (!kept && seen && __any_sync(kAll, hidden)) return kMixed;
+        }
+      } else if constexpr (loads_bools<Mask>()) {
         c.q_idx = strip.q_idx.lo + lane;
         const typename Mask::RowTest test = Mask::row_test(c, params);
 #pragma unroll 1

@@ -101,7 +101,14 @@ ATTNJIT_DEVICE IntRange range_greater_equal(Range a, Range b) {
 }
 template <class Range>
 ATTNJIT_DEVICE IntRange range_equal(Range a, Range b) {
-  return truth(a.one() && b.one() && a.lo == b.lo, a.lo <= b.hi && b.lo <= a.hi);
+  // Four ends that are equal crosswise are one number.
+  const bool meet = (a.lo <= b.hi) & (b.lo <= a.hi);
+  const bool one = (a.lo == b.hi) & (b.lo == a.hi);
+  if constexpr (requires { a.nan; }) {
+    return truth(one & !a.nan & !b.nan, meet);
+  } else {
+    return truth(one, meet);
+  }
 }
 template <class Range>
 ATTNJIT_DEVICE IntRange range_not_equal(Range a, Range b) {
@@ -156,22 +163,20 @@ ATTNJIT_DEVICE IntRange range_divide(IntRange a, IntRange b) {
     // |x / y| <= |x|.
     return hull(range_towards_zero(a), range_negate(range_towards_zero(a)));
   }
-  const int y = b.lo;
-  if (y == 0) return {0, 0};
-  if (y == -1) return range_negate(a);
-  const IntRange made = y > 0 ? IntRange{a.lo / y, a.hi / y} : IntRange{a.hi / y, a.lo / y};
-  return made;
+  // NOTE: of divisors that are not positive, which masks do not have, nothing is said, for compile
+  // time: every place where tiles are asked about has this.
+  const int y = b.lo > 0 ? b.lo : 1;  // without a branch around the division
+  const int lo = a.lo / y, hi = a.hi / y;
+  return {b.lo > 0 ? lo : kIntMin, b.lo > 0 ? hi : kIntMax};
 }
 
 /// A remainder has x's sign, and is less than |y|.
 ATTNJIT_DEVICE IntRange range_modulo(IntRange a, IntRange b) {
   const IntRange all = range_towards_zero(a);
-  if (!b.one()) return all;
+  if (!b.one() || b.lo <= 0) return all;
   const int y = b.lo;
-  if (y == 0 || y == -1) return {0, 0};
   if (a.lo / y == a.hi / y) return {a.lo % y, a.hi % y};
-  const int most = y == kIntMin ? kIntMax : (y < 0 ? -y : y) - 1;
-  return {all.lo < -most ? -most : all.lo, all.hi > most ? most : all.hi};
+  return {all.lo < 1 - y ? 1 - y : all.lo, all.hi > y - 1 ? y - 1 : all.hi};
 }
 
 ATTNJIT_DEVICE IntRange range_shift_left(IntRange a, IntRange b) {

@@ -165,6 +165,14 @@ TEST_F(Sm90CodeSize, ExpressionsAskBothRowsTogether) {
   EXPECT_LE(divisions(Arch::kSm100a), 13);
 }
 
+// What a division shows of tiles has no second meaning for divisors that are not positive: there
+// were 3 differences of 64 bits on sm_90a, and 8 on sm_100a.
+TEST_F(Sm90CodeSize, TilesAskAboutPositiveDivisorsAlone) {
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
+    EXPECT_EQ(count(ptx_of(arch, 128, documents_of_n()), "sub.s64"), 0) << to_string(arch);
+  }
+}
+
 // Where CTAs claim work V is loaded at two places: with other work, and after the last.
 TEST_F(Sm90CodeSize, TwoPlacesLoadVOfClaimedWork) {
   const std::string ptx = ptx_of(Arch::kSm90a, 128, documents_of_n());

@@ -174,13 +174,22 @@ TEST(ExpressionRanges, KnowWhereNumbersWrap) {
   EXPECT_EQ(status("abs(q_idx) < 0", tile_of({kMin, kMin}, {0, 0})), kFull);
   EXPECT_EQ(status("abs(q_idx) >= 0", tile_of({kMin, kMin + 1}, {0, 0})), kPartial);
   EXPECT_EQ(status("-q_idx == q_idx", tile_of({kMin, kMin}, {0, 0})), kFull);
-  EXPECT_EQ(status("q_idx / -1 < 0", tile_of({kMin, kMin}, {0, 0})), kFull);
-  // By nothing: 0, whatever the rest.
-  EXPECT_EQ(status("q_idx / (kv_idx - 5) == 0", tile_of({1, 9}, {5, 5})), kFull);
-  EXPECT_EQ(status("q_idx % (kv_idx - 5) == 0", tile_of({1, 9}, {5, 5})), kFull);
+  // Of divisors that are not positive nothing is said but a remainder's sign.
+  EXPECT_EQ(status("q_idx / -1 < 0", tile_of({kMin, kMin}, {0, 0})), kPartial);
+  EXPECT_EQ(status("q_idx / -4 == 0", tile_of({1, 3}, {0, 0})), kPartial);
+  EXPECT_EQ(status("q_idx / (kv_idx - 5) == 0", tile_of({1, 9}, {5, 5})), kPartial);
+  EXPECT_EQ(status("q_idx % (kv_idx - 5) >= 0", tile_of({1, 9}, {5, 5})), kFull);
+  EXPECT_EQ(status("q_idx % -4 <= 0", tile_of({-9, -1}, {0, 0})), kFull);
   EXPECT_EQ(status("q_idx / (kv_idx - 5) == 0", tile_of({1, 9}, {5, 6})), kPartial);
   // Towards zero, with the sign of the left.
   EXPECT_EQ(status("q_idx / 4 == 0", tile_of({-3, 3}, {0, 0})), kFull);
+  EXPECT_EQ(status("q_idx / 2147483647 == 1", tile_of({kMax, kMax}, {0, 0})), kFull);
+  EXPECT_EQ(status("q_idx / (kv_idx + 1) == 1", tile_of({7, 9}, {4, 4})), kFull);
+  // One number is equal to itself alone; two ranges that meet may be.
+  EXPECT_EQ(status("q_idx == kv_idx", tile_of({4, 4}, {4, 4})), kFull);
+  EXPECT_EQ(status("q_idx == kv_idx", tile_of({4, 5}, {4, 4})), kPartial);
+  EXPECT_EQ(status("q_idx == kv_idx", tile_of({4, 4}, {3, 4})), kPartial);
+  EXPECT_EQ(status("q_idx == kv_idx", tile_of({5, 9}, {3, 4})), kHidden);
   EXPECT_EQ(status("q_idx % 4 <= 0", tile_of({-9, -1}, {0, 0})), kFull);
   EXPECT_EQ(status("q_idx % kv_idx >= 0", tile_of({1, 9}, {-3, 3})), kFull);
   EXPECT_EQ(status("q_idx % 2147483647 == q_idx", tile_of({0, 9}, {0, 0})), kPartial);

@@ -75,6 +75,12 @@ struct Consumer {
   /// it gains nothing, since products are the bound.
   static constexpr bool kFollows =
       !Config::kE4m3 && !Config::kWidensKv && !Config::kRescaleByRow && Layout::kPvColumns <= 128;
+  /// Whether P V of a tile whose rows see no more is multiplied where P V before a masked tile is,
+  /// for compile time. NOTE: of tiles of more keys the loop of full tiles grows by an eighth, and
+  /// three consumers would spill; ptxas would serialise products beside scores or sums that are
+  /// values (C7515, C7517, C7518).
+  static constexpr bool kOnePv =
+      kInPlace && !Config::kDebugWaits && !Config::kMapped && Config::kTileN <= 80;
   /// Where O is staged: in memory of its own, if at all, or in Q's, which it then holds until it is
   /// stored.
   static constexpr bool kOwnO = Config::kOBlocks > 0 || Layout::kDirectO;
@@ -420,19 +426,29 @@ struct Consumer {
   /// Takes part in the pipelines of tiles that no row here sees, and in their turns: one a tile,
   /// without the first of a work tile.
   ATTNJIT_DEVICE void skip(int tiles, bool turn) {
+    for (; tiles > 0; --tiles) {
+      await_k();
+      skip_tile(turn);
+      turn = true;
+    }
+  }
+  /// The same of one tile, whose K is there.
+  ATTNJIT_DEVICE void skip_tile(bool turn) {
     // NOTE: where sequences differ, the turn is taken before V is there: the consumer that has the
     // rows of a decode multiplies with K after it. Elsewhere the memory is handed back first.
     constexpr bool kTurnFirst = kLengthsDiffer<Config>;
-    for (; tiles > 0; --tiles) {
-      await_k();
-      release_k();
-      key_scales.advance();
-      if (kTurnFirst && turn) take_turn();
-      await_v();
-      release_v();
-      if (!kTurnFirst && turn) take_turn();
-      turn = true;
-    }
+    release_k();
+    key_scales.advance();
+    if (kTurnFirst && turn) take_turn();
+    await_v();
+    release_v();
+    if (!kTurnFirst && turn) take_turn();
+  }
+  /// The same of a listed one.
+  ATTNJIT_DEVICE void pass_tile(Rows& rows, Note note) {
+    look_ahead(rows, note);
+    if (!rows.next.is_tile()) release_q_early();
+    skip_tile(rows.turn);
   }
   ATTNJIT_DEVICE void take_turn() {
     await_turn<Config>(rank);
@@ -496,11 +512,10 @@ struct Consumer {
   }
 
   /// The KV tiles of the producer's list, each as its note says; of those that others' rows see,
-  /// these may not see all. NOTE: compile time counts each copy of a tile's code. Masked tiles are
-  /// first_tile()'s, as under a causal mask, and one place multiplies what is left, before a tile
-  /// that these rows do not see and at the end. Full tiles have a loop of their own: what does not
-  /// change within it is computed before it. So do those of which a map has bits: masks that need a
-  /// map may have many.
+  /// these may not see all. NOTE: compile time counts each copy of a tile's code. Masked tiles
+  /// stand at one place, with P V of the tile before, which is also what multiplies that where
+  /// these rows see no more. Full tiles have a loop of their own: what does not change within it is
+  /// computed before it. So do those of which a map has bits: masks that need a map may have many.
   ATTNJIT_DEVICE void walk_list(Rows& rows) {
     bool left = false;  // P of a tile is to be multiplied yet
     rows.next = announced_note<Note>(rows.work);
@@ -509,27 +524,50 @@ struct Consumer {
     while (rows.next.is_tile() || left) {
       rows.note = rows.next;
       rows.index = rows.note.tile();
-      const bool end = !rows.note.is_tile();
-      if (end || !rows.note.seen(rank)) {
-        if (left) last_product(rows);
-        left = false;
-        if (end) return;
-        await_k();
-        look_ahead(rows, read_note());
-        if (!rows.next.is_tile()) release_q_early();
-        skip(1, rows.turn);
-      } else if (!interprets<ScoreMod>() && left && rows.note.full(rank)) {
+      const bool sees = rows.note.seen(rank);
+      if (!interprets<ScoreMod>() && sees && left && rows.note.full(rank)) {
         while (true) {
           tile(rows, false);
           if (!rows.next.full(rank)) break;
           rows.index = rows.next.tile();
         }
-      } else if (left && has_bits(rows)) {
+      } else if (sees && left && has_bits(rows)) {
         tile(rows, true);
-      } else {
+      } else if constexpr (kOnePv) {
+        Bits bits;
+        Note note = {};
+        if constexpr (Config::kMapBits) {
+          // NOTE: before anything is waited for: the scores are made while they come.
+          if (sees && has_bits(rows)) read_bits(bits, rows);
+        }
+        if (rows.note.is_tile()) {
+          await_k();
+          note = read_note();
+        }
+        if (sees && rows.turn) await_turn<Config>(rank);
+        if (left) {
+          await_v();
+          wgmma_fence();
+          begin_pv(rows);
+          if (!sees) end_pv();
+        }
+        if (sees) {
+          scores_alone(rows, bits, note, rows.turn, left);
+          release_q_late();
+        } else if (rows.note.is_tile()) {
+          pass_tile(rows, note);
+        }
+        left = sees;
+      } else if (sees) {
         first_tile(rows, !left);
         release_q_late();
         left = true;
+      } else {
+        if (left) last_product(rows);
+        left = false;
+        if (!rows.note.is_tile()) return;
+        await_k();
+        pass_tile(rows, read_note());
       }
       rows.turn = true;
     }

@@ -80,6 +80,11 @@ TEST_F(Sm90CodeSize, OnePlaceMultipliesPvByItself) {
   EXPECT_EQ(count(ptx_of(Arch::kSm90a, 256), "wgmma.mma_async"), 2 * (16 + 4));
 }
 
+// So it does of an expression without a map whose tiles have few keys: there were 28.
+TEST_F(Sm90CodeSize, OnePlaceMultipliesPvByItselfOfAnExpression) {
+  EXPECT_EQ(count(ptx_of(Arch::kSm90a, 128, documents_of_n()), "wgmma.mma_async"), 2 * (8 + 4));
+}
+
 // Deep heads: both consumers make S in one place, of 32 wgmma, and multiply their half of P V in
 // three, of 8 each. A store's condition is a predicate: behind a branch ptxas makes two of each
 // shuffle.

@@ -536,10 +536,6 @@ struct Consumer {
       } else if constexpr (kOnePv) {
         Bits bits;
         Note note = {};
-        if constexpr (Config::kMapBits) {
-          // NOTE: before anything is waited for: the scores are made while they come.
-          if (sees && has_bits(rows)) read_bits(bits, rows);
-        }
         if (rows.note.is_tile()) {
           await_k();
           note = read_note();

@@ -290,24 +290,25 @@ struct Producer {
           copies.template load<true>(tile, place);
           // NOTE: at once: the next tile's memory may be that which this one is multiplied in.
           copies.finish_tail();
-          place = next;
-          continue;
+        } else {
+          copies.load(tile, place);
+          if (tile == work.tile_end - 1 && !q_first) load_q(work);
         }
-      }
-      copies.load(tile, place);
-      const int place_of_v = place;
-      place = next;
-      if (tile == work.tile_end - 1) {
-        if (!q_first) load_q(work);
+        place = next;
       } else {
-        copies.finish_tail();
-      }
-      // NOTE: behind Q and the tail, which what is waited for here waits for.
-      if constexpr (Config::kOwnV && !Config::kLoadsApart) {
-        copies.template load<true>(tile, place_of_v);
+        copies.load(tile, place);
+        const int place_of_v = place;
+        place = next;
+        if (tile == work.tile_end - 1) {
+          if (!q_first) load_q(work);
+        } else {
+          copies.finish_tail();
+        }
+        // NOTE: behind Q and the tail, which what is waited for here waits for.
+        if constexpr (Config::kOwnV) copies.template load<true>(tile, place_of_v);
       }
     }
-    copies.finish_tail();
+    if constexpr (!Config::kLoadsApart) copies.finish_tail();
   }
 
   template <class List>

@@ -19,6 +19,7 @@
 #include <optional>
 
 #include "attnjit/compile.h"
+#include "base/longest_time.h"
 #include "compile/check_output.h"
 #include "compile/child.h"
 #include "compile/nvrtc.h"
@@ -133,8 +134,8 @@ class HelperCompiler final : public Compiler {
     }
     Result<Worker> worker = start(*command, frame);
     if (!worker) return std::move(worker).error();
-    const Talk talk{*worker, *command, std::min(deadline, start_time + options_.wall_clock),
-                    deadline};
+    const Talk talk{*worker, *command,
+                    std::min(deadline, start_time + bounded(options_.wall_clock)), deadline};
     Result<std::string> first = receive(talk, WorkerFrame::kReady);
     if (!first) return std::move(first).error();
     Result<WorkerReady> ready = decode_ready(*first);

@@ -339,10 +339,7 @@ Result<PreparedSpec> Service::prepare(std::string_view json) {
 
 Result<const Kernel*> Service::get(const PreparedSpec& spec, std::chrono::nanoseconds timeout,
                                    void* stream) {
-  const auto now = std::chrono::steady_clock::now();
-  // NOTE: compared before it is added: now + timeout may overflow.
-  const Deadline deadline = timeout < Deadline::max() - now ? now + timeout : Deadline::max();
-  return get(spec, deadline, stream);
+  return get(spec, std::chrono::steady_clock::now() + bounded(timeout), stream);
 }
 
 Result<std::unique_ptr<Service>> Service::create(ServiceOptions options) {

@@ -94,6 +94,12 @@ TEST_F(Helper, NoHostFileIsReadable) {
   std::filesystem::remove_all(folder);
 }
 
+TEST_F(Helper, ACompileMayTakeTheLongestTime) {
+  options_.wall_clock = milliseconds::max();  // more than a clock counts
+  const auto image = compile(trusted("return true;"));
+  EXPECT_TRUE(image.ok()) << image.error().to_string();
+}
+
 TEST_F(Helper, MacroBombEndsInTime) {
   options_.wall_clock = milliseconds(2000);
   options_.memory_bytes = std::int64_t{1} << 30;

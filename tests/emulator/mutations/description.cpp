@@ -32,6 +32,14 @@ std::int64_t argument(const KernelPlan& plan, const LaunchRecipe& recipe, std::s
   return 0;
 }
 
+void set_argument(const KernelPlan& plan, LaunchRecipe& recipe, std::string_view name,
+                  std::int32_t value) {
+  const std::vector<KernelParameter>& parameters = plan.kernels[recipe.kernel].parameters;
+  for (std::size_t i = 0; i < recipe.args.size(); ++i) {
+    if (parameters[i].name == name) recipe.args[i].value = value;
+  }
+}
+
 /// An error where the device would not deal out runs, or would
 /// (templates/common/sequence_runs.cuh): it does where even parts take longer.
 Status deals_as_said(const KernelPlan& plan, const Shape& shape, const LaunchRecipe& recipe) {
@@ -127,11 +135,12 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
       // Where a CTA takes over others' there is one for each, of which some have not started.
       const bool takes_over = plan.sm100 != nullptr && plan.sm100->takes_over();
       if (!takes_over) recipe.grid = recipe.cluster;
-      for (std::size_t i = 0; i < recipe.args.size(); ++i) {
-        if (plan.main().parameters[i].name == "section_heads") {
-          recipe.args[i].value = std::int32_t{1};
-        }
-      }
+      set_argument(plan, recipe, "section_heads", 1);
+    }
+  }
+  if (shape.bit_blocks) {
+    for (LaunchRecipe& recipe : sequence.launches) {
+      set_argument(plan, recipe, "bit_blocks", *shape.bit_blocks);
     }
   }
   if (shape.twice) {

@@ -41,6 +41,8 @@ struct Shape {
   std::optional<std::int32_t> even_parts = {};
   bool runs = false;    ///< they must be dealt out in runs
   bool joined = false;  ///< two CTAs have half of each part, and join these
+  /// Blocks that the launch's map has bits of, at most; nullopt: all.
+  std::optional<std::int32_t> bit_blocks = {};
   /// A launch that writes the inputs comes before, and may still run: of kernels that wait for it.
   bool written = false;
 };
@@ -61,6 +63,12 @@ inline Shape in_parts(int partitions, Shape shape) {
 inline Shape joined(int partitions, Shape shape) {
   shape.joined = true;
   return in_parts(partitions, std::move(shape));
+}
+
+/// The problem whose map has bits of so many blocks, and says of others only that a part is seen.
+inline Shape of_few_bits(std::int32_t bit_blocks, Shape shape) {
+  shape.bit_blocks = bit_blocks;
+  return shape;
 }
 
 /// The problem whose launch asks how long its sequences are, of which each has so

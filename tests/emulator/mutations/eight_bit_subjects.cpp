@@ -44,7 +44,8 @@ std::vector<Description> of_eight_bit_q() {
               spec.output_dtype = Dtype::kF32;
             }),
        {{{150}, {400}, 1}, {{150}, {330}, 1, kRaised}, {{20}, {60}, 2}}},
-      // Pages of rows that a warp copies.
+      // Pages of rows that a warp copies; and work tiles of one KV tile each, behind which the end
+      // is announced while a consumer still has others before it.
       {"sm90 e4m3 64 rows",
        with(eight_bit(64, 4, 2, Scales::kToken),
             [](AttentionSpec& spec) {
@@ -54,7 +55,8 @@ std::vector<Description> of_eight_bit_q() {
             }),
        {{{150, 0, 9, 33}, {700, 40, 0, 31}, 1, kNormal, true},
         {{70, 40}, {500, 30}, 2, kRaised},
-        {{20}, {300}, 2}}},
+        {{20}, {300}, 2},
+        {{20, 9, 12, 5}, {40, 30, 60, 20}, 1}}},
   };
 }
 
@@ -113,7 +115,9 @@ std::vector<Description> of_wider_q() {
               spec.ragged = true;
               spec.output_dtype = Dtype::kF32;
             }),
-       {{{150, 0, 9, 33}, {490, 40, 0, 31}, 1, kNormal, true}, {{70, 40}, {400, 30}, 2, kRaised}}},
+       {{{150, 0, 9, 33}, {490, 40, 0, 31}, 1, kNormal, true},
+        {{70, 40}, {400, 30}, 2, kRaised},
+        {{20, 9, 12, 5}, {40, 30, 60, 20}, 1}}},
   };
 }
 

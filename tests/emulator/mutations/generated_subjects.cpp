@@ -219,8 +219,8 @@ std::vector<Description> announced_subjects() {
 // seen in part and whole, decided by ranges and by scores, of which lanes of a warp know different
 // elements; lists of more than a warp's 32 places; more rows of blocks than CTAs; tiles that one
 // consumer's rows see and another's do not, before and behind others; a sequence's last tile, which
-// ends early, before whole ones; and launches whose map lies where the launch before still reads
-// its own.
+// ends early, before whole ones; blocks of which the map has no room for bits; and launches whose
+// map lies where the launch before still reads its own.
 std::vector<Description> map_subjects() {
   MaskSpec mask = expression("p.doc[q_idx] == p.doc[kv_idx] || kv_idx - q_idx > 5000");
   mask.custom.params = {{"doc", ParamSpec::Type::kI32Array}};
@@ -240,7 +240,8 @@ std::vector<Description> map_subjects() {
         {{160}, {600}, 1, kNormal, false, 118},
         {{90}, {100, 100}, 1, kNormal, false, 40},
         {{500}, {250}, 1, kNormal, false, 40},  // work tiles without keys, behind others
-        {{70}, {1500}, 1, kRaised, false, 1400}}},
+        {{70}, {1500}, 1, kRaised, false, 1400},
+        of_few_bits(1, {{300}, {700}, 1, kNormal, false, 250})}},
       {"maps, sm90 128/128 pages",
        with(spec_of(Arch::kSm90a, 128, 128, 2, 2, Kind::kNull),
             [&](AttentionSpec& spec) {
@@ -251,7 +252,8 @@ std::vector<Description> map_subjects() {
        {{{150, 0, 9}, {600, 40, 70}, 1, kNormal, false, 200},
         {{160, 20, 9, 5}, {600, 0, 70, 40}, 1, kNormal, false, 118},
         {{150}, {1100}, 1, kNormal, true, 1090},
-        {{20}, {300}, 2}}},
+        {{20}, {300}, 2},
+        of_few_bits(1, {{150, 9}, {700, 40}, 1, kNormal, false, 300})}},
       // A second kernel joins the map's lists to those of work tiles, of one row of blocks and of
       // two; of more tiles than there are stages, and of none.
       {"sm_100a 64 maps",
@@ -304,7 +306,12 @@ std::vector<Description> sequence_subjects() {
               spec.ragged = true;
               spec.sink = true;
             }),
-       {{{70, 0, 9, 33}, {500, 40, 0, 31}, 1}, {{70, 40}, {300, 30}, 2, kRaised}}},
+       {{{70, 0, 9, 33}, {500, 40, 0, 31}, 1},
+        {{70, 40}, {300, 30}, 2, kRaised},
+        // One work tile, two and three.
+        {{9}, {100}, 1},
+        {{70}, {100}, 1},
+        {{70, 9}, {100, 40}, 1}}},
   };
 }
 
@@ -493,7 +500,11 @@ std::vector<Description> sm100_subjects() {
        in_pairs()},
       {"sm_100a pair 256",
        spec_of(kArch, 256, 256, 1, 1, Kind::kNull),
-       {{{200}, {520}, 2}, {{300}, {700}, 2, kRaised}, {{100}, {100}, 2}},
+       {{{200}, {520}, 2},
+        {{300}, {700}, 2, kRaised},
+        {{100}, {100}, 2},
+        {{100}, {5}, 2},  // each score has a share that is seen
+        {{100}, {0}, 2}},
        {},
        in_pairs()},
       // Work tiles of equal work: a CTA takes several, and loads ahead over their borders.

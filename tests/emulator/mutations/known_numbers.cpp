@@ -2,7 +2,9 @@
 // The table of places that are known by their number.
 #include "known_numbers.h"
 
-#include <vector>
+#include <fmt/format.h>
+
+#include <algorithm>
 
 namespace attnjit::emulator {
 
@@ -15,27 +17,51 @@ bool is_sm90_mla(std::string_view subject) {
   return false;
 }
 
+namespace {
+
+struct Known {
+  std::string_view subjects, kind;
+  std::vector<int> occurrences;
+  std::string_view reason;
+};
+struct Tables {
+  std::vector<Known> all;            ///< of every subject
+  std::vector<Known> widened;        ///< of those of which widens() is true
+  std::vector<Known> widened_whole;  ///< of those of which widens_whole() is
+};
+
+bool widens(std::string_view subject) {
+  return subject == "sm90 dsv32" || subject == "sm90 ragged dsv32" || subject == "sm90 runs dsv32";
+}
+bool widens_whole(std::string_view subject) { return subject.starts_with("sm90 latent"); }
+
+bool is_of(const Known& known, std::string_view subject, std::string_view kind) {
+  return subject.starts_with(known.subjects) && kind == known.kind;
+}
+
+std::string_view reason_in(const std::vector<Known>& table, std::string_view subject,
+                           std::string_view kind, int occurrence) {
+  for (const Known& known : table) {
+    if (!is_of(known, subject, kind)) continue;
+    for (const int n : known.occurrences) {
+      if (n == occurrence) return known.reason;
+    }
+  }
+  return {};
+}
+
+constexpr std::string_view kTurns = "the consumers' turns: they decide the speed, not the data";
+
 // clang-format off
-std::string_view no_damage_by_number(std::string_view subject, std::string_view kind, int occurrence) {
-  struct Known {
-    std::string_view subjects, kind;
-    std::vector<int> occurrences;
-    std::string_view reason;
-  };
-  static constexpr std::string_view kLastAnnouncement =
-      "the end is announced where the work tile before the last was: the wait for Q of the last one implies that it was read";
+const Tables& tables() {
   static constexpr std::string_view kAllocation =
       "around the allocation: the fences order asynchronous tcgen05 operations, and before it there is none";
   static constexpr std::string_view kFreed =
       "before the deallocation, which is not asynchronous: tcgen05.wait::ld has completed every load, and the barrier orders the rest";
   static constexpr std::string_view kSecondProduct =
       "between two products: the fence before the first covers O and P too";
-  static constexpr std::string_view kCoveredByK =
-      "K of the same tile is handed back behind it, by an arrival that releases, and the producer waits for that K first";
   static constexpr std::string_view kInitByCopier =
       "the warp that initialises is the one whose copies arrive: they come behind the fence and a bar.warp.sync, and what other warps do with the barriers is the generic proxy's, which bar.sync orders";
-  static constexpr std::string_view kLastRelease =
-      "Q's memory is given back after the last work tile: nobody waits for it any more";
   static constexpr std::string_view kSkipped =
       "K or V of a tile that is skipped: nothing here reads it, and its memory is free only when the consumer that does has waited";
   static constexpr std::string_view kFirstUser =
@@ -58,10 +84,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
   static constexpr std::string_view kTwoStages =
       "K has two stages: that of a tile was copied when the product of the tile two before was done, and S of it was waited for. What is done reads P no more";
   static constexpr std::string_view kLanded = "K has landed, since S is there: the wait passes at once, and orders";
-  static constexpr std::string_view kNextBlock =
-      "the same threads copy the next block of the tile behind this one: who waits for it waits longer, and is right";
   static constexpr std::string_view kAnnounced = "behind the announcements, which one lane makes: nothing of it is another lane's next";
-  static constexpr std::string_view kNoRowsBefore = "of a consumer whose rows come before row 0: where there is a map none does, its tiles begin at row 0";
   static constexpr std::string_view kReadWithK =
       "K of the work tile's first keys was loaded before: there is one stage, which is given back by commits behind every product that read Q";
   static constexpr std::string_view kNextOfK =
@@ -81,10 +104,10 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       "S of a tile is made before the product with V of the same tile, and of the tile before: the producer's warps wait for that V, too, before they copy what this hands back";
   static constexpr std::string_view kArrivesAgain =
       "the same warp arrives there once more behind a barrier of the warp, by an arrival that releases";
-  static constexpr std::string_view kTurns = "the consumers' turns: they decide the speed, not the data";
   static constexpr std::string_view kAskedTwice =
       "whether the next tile can be asked for already: the other half is asked about beside it, and both are waited for; the answer decides the speed, not the data";
-  static const std::vector<Known> list = {
+  static const Tables made = {
+    {
       {"sm90 mla rows", "fence.proxy.async of another state space", {4}, kOtherFenced},
       {"sm90 runs mla rows", "fence.proxy.async of another state space", {4}, kOtherFenced},
       {"sm90 topk", "fence.proxy.async of another state space", {4}, kOtherFenced},
@@ -108,9 +131,7 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm_100a 512 cluster", "barrier of a warp removed", {3, 7}, kLanesCopies},
       {"sm_100a 512 cluster", "wait at CTA scope", {0, 1}, kCommits},
       {"sm_100a 512 rows", "wait removed", {3}, kReadWithK},
-      {"sm_100a 512 rows", "wait on the next barrier", {2}, kNextOfK},
       {"sm_100a 512 rows", "arrival made relaxed", {3, 4}, kTensorMemory},
-      {"sm_100a 512 rows", "wait made relaxed", {8}, kTensorMemory},
       {"sm_100a latent e4m3 dense", "arrival made relaxed", {5, 6}, kTensorMemory},
       {"sm_100a latent e4m3 dense", "arrival made relaxed", {2}, kWidenedTogether},
       {"sm_100a latent e4m3 dense", "wait removed", {4}, kBehindV},
@@ -123,42 +144,29 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm_100a latent e4m3 lists", "tcgen05.fence::after_thread_sync dropped", {2}, kTwoStages},
       {"sm_100a latent e4m3 lists", "tcgen05.fence::before_thread_sync dropped", {1}, kTwoStages},
       {"sm_100a latent e4m3 dense", "retry loop removed", {16}, kLanded},
-      {"sm_100a latent e4m3 dense", "fence.mbarrier_init below the barrier", {0}, kFirstUser},
       {"sm_100a dsv32 dense", "tcgen05.fence::after_thread_sync dropped", {2}, kTwoStages},
       {"sm_100a dsv32 dense", "wait removed", {17}, kTwoStages},
       {"sm_100a dsv32 dense", "retry loop removed", {23}, kLanded},
       {"sm_100a dsv32 dense", "arrival made relaxed", {2}, kWidenedTogether},
       {"sm_100a mla 192", "wait made relaxed", {13}, kTensorMemory},
       {"sm_100a mla 192", "retry loop removed", {14}, kLanded},
-      {"sm90 latent e4m3 dense", "fence.proxy.async of another state space", {8}, kOtherFenced},
       {"sm90 latent e4m3 dense", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
-      {"sm90 ragged dsv32", "wait on the next barrier", {27}, kNextBlock},
       {"sm90 ragged dsv32", "barrier of a warp removed", {2}, kParked},
-      {"sm90 ragged dsv32", "fence.proxy.async of another state space", {29}, kOtherFenced},
       {"parts", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"keys", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm90 runs heads", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"keys", "wgmma.fence below the product", {2}, kSecondProduct},
       {"keys", "barrier of a warp removed", {6}, kAnnounced},
-      {"keys", "barrier of a warp removed", {3}, kLastRelease},
-      {"keys", "barrier of a warp removed", {2}, "a partition's result is stored by the threads: there is no bulk group to wait for"},
-      {"parts", "arrival made relaxed", {3}, kCoveredByK},
-      {"parts", "arrival made relaxed", {9}, "V of a work tile's last keys: the producer waits for the next Q first, which is given back behind it"},
       {"pages", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"parts", "step of a shuffle left out", {18, 20}, kFewParts},
       {"sm90 runs heads", "step of a shuffle left out", {18, 20}, kFewParts},
       {"sm90 runs heads", "wait removed", {1}, kSkipped},
       {"sm90 128", "wait removed", {1}, kSkipped},
-      {"sm90 e4m3 64", "barrier of a warp removed", {2}, kLastRelease},
-      {"runs, sm90 64", "barrier of a warp removed", {4}, kLastRelease},
-      {"sm90 e4m3 64 pages", "arrival made relaxed", {9}, kLastRelease},
-      {"sm90 e4m3 64 pages", "arrival twice", {9}, kLastRelease},
-      {"sm90 kv_dtype 64", "arrival made relaxed", {11}, kLastRelease},
-      {"sm90 kv_dtype 64", "arrival twice", {11}, kLastRelease},
-      {"sm90 kv_dtype 64", "barrier of a warp removed", {3}, kLastRelease},
       {"sm90 kv_dtype 64", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
+      {"sm90 kv_dtype 128 rows", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm90 e4m3 64", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm90 192", "wait removed", {1}, kSkipped},
+      {"sm90 e4m3 64 rows", "wait removed", {1}, kSkipped},
       {"sm90 96", "wait removed", {9}, kSkipped},
       {"pages", "wait removed", {1}, kSkipped},
       {"rows", "wait removed", {1}, kSkipped},
@@ -166,19 +174,13 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm90 listed 64", "wait removed", {6}, kNoteTold},
       {"sm90 listed 64", "first tile of a vote left out", {1}, kSeenWhole},
       {"sm90 listed 64", "wgmma.commit_group removed", {0}, kNextGroup},
-      {"sm90 listed 64", "arrival removed", {9}, kLastRelease},
-      {"sm90 listed 64", "arrival made relaxed", {9}, kLastRelease},
-      {"sm90 listed 64", "barrier of a warp removed", {2}, kLastRelease},
-      {"sm90 listed 64", "barrier of a warp removed", {5, 7}, kAnnounced},
+      {"sm90 listed 64", "barrier of a warp removed", {5}, kAnnounced},
       {"sm90 listed rows", "first tile of a vote left out", {2}, kSeenWhole},
       {"sm90 listed rows", "wgmma.commit_group removed", {0}, kNextGroup},
       {"sm90 listed rows", "wait removed", {10, 13}, kNoteWritten},
-      {"maps, sm90 64", "barrier of a warp removed", {2}, kLastRelease},
       {"maps, sm90 64", "barrier of a warp removed", {5, 7}, kAnnounced},
-      {"maps, sm90 64", "arrival made relaxed", {12}, kNoRowsBefore},
+      {"maps", "any of a warp: the lane's own", {1}, "whether a hidden score was found of a block whose bits are not kept: lanes that say it is seen in part, and lanes that say what they saw, come to the same"},
       {"maps, sm90 128", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
-      {"sm90 listed rows", "arrival removed", {9}, kLastRelease},
-      {"sm90 listed rows", "barrier of a warp removed", {2}, kLastRelease},
       {"sm_100a mla 192", "barrier of a warp removed", {1}, "between one lane's expect_tx and the lanes' copies, of which each has waited for the stage itself"},
       {"sm_100a mla 192", "barrier of a warp removed", {3}, kLanesCopies},
       {"sm_100a dsv32 lists", "arrival made relaxed", {8, 9}, kTensorMemory},
@@ -189,13 +191,10 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm_100a dsv32 dense", "arrival made relaxed", {5, 6}, kTensorMemory},
       {"sm_100a dsv32 dense", "wait made relaxed", {22, 25}, kTensorMemory},
       {"sm_100a mla rows", "arrival made relaxed", {3, 4}, kTensorMemory},
-      {"sm_100a mla rows", "wait made relaxed", {13}, kTensorMemory},
       {"sm_100a runs mla rows", "arrival made relaxed", {3, 4}, kTensorMemory},
-      {"sm_100a runs mla rows", "wait made relaxed", {13}, kTensorMemory},
       {"sm_100a runs mla rows", "tcgen05.fence::after above the wait", {6}, kStaysBelowP},
       {"sm_100a mla 192", "arrival made relaxed", {5, 6}, kTensorMemory},
-      {"sm_100a mla 192", "wait made relaxed", {8, 14}, kTensorMemory},
-      {"sm_100a mla 192", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
+      {"sm_100a mla 192", "wait made relaxed", {8}, kTensorMemory},
       {"sm_100a topk", "arrival made relaxed", {5, 6}, kTensorMemory},
       {"sm_100a topk", "wait made relaxed", {9, 14}, kTensorMemory},
       {"sm_100a topk", "retry loop removed", {15}, kLanded},
@@ -216,15 +215,9 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm100 pair", "fence.mbarrier_init below the barrier", {0}, kFirstUser},
       {"sm100 pair", "cluster barrier's arrival made relaxed", {0}, "the barriers' inits are all that it hands on, which fence.mbarrier_init released (9.7.13.4)"},
       {"sm100 pair", "cluster barrier's arrival made relaxed", {1, 2}, "it hands on no data: the peer's tensor memory is there, and is no longer in use; bar.sync covers the CTA"},
-      {"rows", "fence.proxy.async of another state space", {0, 1}, kSkipped},
-      {"rows", "fence.proxy.async below the arrival", {0, 1}, kSkipped},
       {"pages", "barrier of a warp removed", {2}, kAnnounced},
       {"rows", "barrier of a warp removed", {0}, kAnnounced},
       {"ragged", "barrier of a warp removed", {5}, kAnnounced},
-      {"ragged", "barrier of a warp removed", {2}, kLastRelease},
-      {"ragged", "wait removed", {19}, kLastAnnouncement},
-      {"ragged", "wait on the next barrier", {19}, kLastAnnouncement},
-      {"ragged", "parity of a wait always 0", {19}, kLastAnnouncement},
       {"ragged", "wgmma.fence below the product", {2}, kSecondProduct},
       {"sm90 64", "wgmma.fence dropped", {2}, kSecondProduct},
       {"sm90 96", "wgmma.fence below the product", {2}, kSecondProduct},
@@ -240,54 +233,66 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
       {"sm100 attention", "tcgen05.fence::before_thread_sync dropped", {4}, kFreed},
       {"sm100 attention", "wait removed", {24}, "the commit that gives S covers the product that read P"},
       {"sm100 attention", "wait removed", {6, 8}, "the commit that frees V's stage covers the product that read K's"},
-      {"sm90 64", "wait removed", {14, 15, 16}, kLastAnnouncement},
-      {"sm90 96", "wait removed", {17, 18}, kLastAnnouncement},
-      {"sm90 96", "arrival removed", {12}, kLastRelease},
-      {"sm90 96", "barrier of a warp removed", {2}, kLastRelease},
-      {"sm90 96", "arrival made relaxed", {12}, kLastRelease},
-      {"sm90 64", "barrier of a warp removed", {2}, kLastRelease},
       {"sm90 exchange", "fence.mbarrier_init dropped", {0}, kInitOrdered},
       {"sm90 exchange", "fence.mbarrier_init below the barrier", {0}, kInitOrdered},
       {"sm90 exchange", "cluster barrier's arrival made relaxed", {0}, kInitOrdered},
       {"sm90 exchange", "wait removed", {0}, kRoundBefore},
       {"sm90 exchange", "arrival made relaxed", {1}, kRoundBefore},
-      {"sm90 exchange", "arrival count one less", {2, 3}, kRoundBefore},
+      {"sm90 exchange", "arrival count one less", {3}, kRoundBefore},
       {"sm100 attention", "wait removed", {0, 2}, "the commit that frees V's stage covers the product that read K's"},
       {"sm100 attention", "wait on the next barrier", {0}, "K's other stage: the load waits longer, and the wait for V implies the right one"},
-      {"sm100 attention", "wait on the next barrier", {12}, "the other S is given back later: the product waits longer, and is right"},
       {"sm100 attention", "tcgen05.fence::before_thread_sync dropped", {1}, "S is overwritten after P of the same tile was waited for: the fence before that arrival covers the load of S"},
       {"sm100 pair", "bar.sync removed", {0, 1}, "the cluster's barrier beside it covers the CTA"},
       {"sm100 pair", "cluster barrier removed", {2}, "every product of the pair was committed and seen before"},
-  };
-  // NOTE: not of pairs of CTAs, where the other one's blocks come by copies that may end in any order.
-  static const std::vector<Known> widened = {
+    },
+    // NOTE: not of pairs of CTAs, where the other one's blocks come by copies that may end in any order.
+    {
       {"", "wait removed", {7, 11, 15, 19}, kWidenedTogether},
       {"", "answer taken for yes", {2, 4, 6, 8}, kWidenedTogether},
       {"", "question of the next barrier", {3, 6}, kNextWidened},
       {"", "wait on the next barrier", {17}, kNextWidened},
-  };
-  static const std::vector<Known> widened_whole = {
+    },
+    {
       {"", "wait removed", {5}, kWidenedTogether},
       {"", "answer taken for yes", {1}, kWidenedTogether},
       {"", "parity of a question flipped", {1}, kWidenedTogether},
       {"", "question of the next barrier", {1}, kWidenedTogether},
+    },
   };
-  const bool widens = subject == "sm90 dsv32" || subject == "sm90 ragged dsv32" || subject == "sm90 runs dsv32";
-  const auto reason_in = [&](const std::vector<Known>& places) -> std::string_view {
-    for (const Known& known : places) {
-      if (!subject.starts_with(known.subjects) || kind != known.kind) continue;
-      for (const int n : known.occurrences) {
-        if (n == occurrence) return known.reason;
-      }
-    }
-    return {};
-  };
-  const std::string_view reason = reason_in(list);
-  if (!reason.empty()) return reason;
-  if (is_sm90_mla(subject) && kind == "barrier.sync removed" && occurrence == 0) return kTurns;
-  if (subject.starts_with("sm90 latent")) return reason_in(widened_whole);
-  return widens ? reason_in(widened) : reason;
+  return made;
 }
 // clang-format on
+
+}  // namespace
+
+std::string_view no_damage_by_number(std::string_view subject, std::string_view kind,
+                                     int occurrence) {
+  const std::string_view reason = reason_in(tables().all, subject, kind, occurrence);
+  if (!reason.empty()) return reason;
+  if (is_sm90_mla(subject) && kind == "barrier.sync removed" && occurrence == 0) return kTurns;
+  if (widens_whole(subject)) return reason_in(tables().widened_whole, subject, kind, occurrence);
+  if (widens(subject)) return reason_in(tables().widened, subject, kind, occurrence);
+  return {};
+}
+
+std::vector<std::string> numbers_without_place(const std::vector<NumberedPlace>& places) {
+  std::vector<std::string> found;
+  const auto look_for = [&](const std::vector<Known>& table, const auto& is_subject) {
+    for (const Known& known : table) {
+      for (const int n : known.occurrences) {
+        if (std::none_of(places.begin(), places.end(), [&](const NumberedPlace& place) {
+              return place.occurrence == n && is_subject(place.subject) &&
+                     is_of(known, place.subject, place.kind);
+            })) {
+          found.push_back(fmt::format("{}: {} #{}", known.subjects, known.kind, n));
+        }
+      }
+    }
+  };
+  look_for(tables().all, [](std::string_view) { return true; });
+  look_for(tables().widened, widens);
+  look_for(tables().widened_whole, widens_whole);
+  return found;
+}
 
 }  // namespace attnjit::emulator

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Changes of single places that are no damage, by the number of the place: where nothing that
-// stands around it tells. The numbers move when kernels change; `--spared` finds those that lie.
+// stands around it tells. The numbers move when kernels change; `--spared` finds those that lie,
+// and those of no place.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace attnjit::emulator {
 
@@ -19,5 +22,14 @@ bool is_sm90_mla(std::string_view subject);
 /// nothing is known.
 std::string_view no_damage_by_number(std::string_view subject, std::string_view kind,
                                      int occurrence);
+
+/// A place that is asked about.
+struct NumberedPlace {
+  std::string_view subject, kind;
+  int occurrence = 0;
+};
+
+/// The numbers that are known, and are of none of these places: of what was there once.
+std::vector<std::string> numbers_without_place(const std::vector<NumberedPlace>& places);
 
 }  // namespace attnjit::emulator

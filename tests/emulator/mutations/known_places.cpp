@@ -110,7 +110,9 @@ std::string_view no_damage_by_context(std::string_view subject, std::string_view
       "before the deallocation, which is not asynchronous: tcgen05.wait::ld has completed every "
       "load, and the barrier orders the rest";
   if (kind == "tcgen05.fence::after_thread_sync dropped") {
-    if (has(before, "bar.sync")) return kAllocation;
+    const bool of_cluster =
+        has(before, "barrier.cluster.wait") && has(first_lines(context.after, 6), "ld.shared.b32");
+    if (has(before, "bar.sync") || of_cluster) return kAllocation;
     if (has(after, "tcgen05.dealloc")) return kFreed;
   }
   if (kind == "tcgen05.fence::after_thread_sync dropped" && waits_again(context.after)) {
@@ -144,11 +146,17 @@ std::string_view no_damage_by_context(std::string_view subject, std::string_view
       !has(context.before.substr(given), "try_wait")) {
     return "behind the same fence for the other warpgroup's O, which covers all that was read";
   }
-  // NOTE: of a depth of 96, and where work tiles are taken over, the same arrival also tells the
-  // softmax that the statistic of the work tile before was read, which lies in shared memory.
+  // NOTE: of these the correction's arrival, unlike that of P, also tells the softmax that the
+  // statistic of the work tile before was read, which lies in shared memory.
+  constexpr std::string_view kHandsOnStatistic[] = {"sm_100a 96", "sm_100a 192", "sm_100a 256",
+                                                    "sm_100a e4m3 rope 192",
+                                                    "sm_100a 128 takes over"};
+  const bool hands_on_statistic =
+      !has(context.before, "tcgen05.wait::st") &&
+      std::any_of(std::begin(kHandsOnStatistic), std::end(kHandsOnStatistic),
+                  [&](std::string_view name) { return subject.starts_with(name); });
   if (kind == "arrival made relaxed" && has(context.before, "tcgen05.fence::before") &&
-      has(context.before, "cvt.rn.") && !subject.starts_with("sm_100a 96") &&
-      !subject.starts_with("sm_100a 128 takes over")) {
+      has(context.before, "cvt.rn.") && !hands_on_statistic) {
     return kTensorMemory;
   }
   // NOTE: V of deep heads, which has memory of its own, is waited for in front of the same
@@ -315,9 +323,85 @@ std::string_view mla_reason_of(std::string_view subject, std::string_view kind,
   return {};
 }
 
+/// The instructions up to and with the next arrival; empty: there is none near.
+std::string_view up_to_arrival(std::string_view after) {
+  const std::string_view near = first_lines(after, 8);
+  const std::size_t arrival = near.find("mbarrier.arrive.shared");
+  if (arrival == near.npos) return {};
+  return near.substr(0, near.find('\n', arrival) + 1);
+}
+
+/// A consumer of sm_90a hands Q's memory back, which may still be read to store O.
+std::string_view release_reason_of(std::string_view kind, const Context& context) {
+  // What stands behind the arrival, seen from there or from the barrier of the warp before it.
+  std::string_view behind = context.after;
+  if (kind == "barrier of a warp removed") {
+    const std::string_view arrives = up_to_arrival(behind);
+    if (arrives.empty() || !has(last_lines(context.before, 3), "bulk.wait_group.read")) return {};
+    behind.remove_prefix(arrives.size());
+    if (has(first_lines(behind, 6), "shfl.sync.bfly")) {
+      return "a partition's result is stored by the threads: there is no bulk group to wait for";
+    }
+  } else if (!kind.starts_with("arrival ") || !has(context.line, "mbarrier.arrive.shared") ||
+             !has(last_lines(context.before, 10), "bulk.wait_group.read")) {
+    return {};
+  }
+  // Where more comes, the next stage's number is made first.
+  if (kind != "arrival at the next barrier" && has(first_lines(behind, 1), "bra.uni")) {
+    return "Q's memory is given back after the last work tile: nobody waits for it any more";
+  }
+  return {};
+}
+
+/// The end of an sm_90a producer's work is announced.
+std::string_view end_reason_of(std::string_view subject, std::string_view kind,
+                               const Context& context) {
+  // NOTE: O has memory of its own elsewhere, or launches whose parts are merged: then Q's is given
+  // back before the next work tile is read.
+  constexpr std::string_view kGivesBackLate[] = {
+      "sm90 64",       "sm90 96", "sm90 e4m3 64 pages", "sm90 kv_dtype 64 pages",
+      "maps, sm90 64", "ragged"};
+  if (std::none_of(std::begin(kGivesBackLate), std::end(kGivesBackLate),
+                   [&](std::string_view name) { return subject.starts_with(name); })) {
+    return {};
+  }
+  const std::string_view stored = first_lines(context.after, 14);
+  const std::size_t store = stored.find("st.shared.v4");
+  if (kind == "wait removed" && store != stored.npos && has(stored.substr(0, store), ", -1;")) {
+    return "the end is announced where the work tile before the last was: the wait for Q of the "
+           "last one implies that it was read";
+  }
+  return {};
+}
+
+/// The end of what the threads of a warp copy is told to those that rewrite it, by an arrival of
+/// the lane that stores the word, and one of each lane.
+std::string_view last_word_reason_of(std::string_view kind, const Context& context) {
+  if (kind != "arrival made relaxed") return {};
+  constexpr std::string_view kArrive = "mbarrier.arrive.shared";
+  const std::string_view behind = up_to_arrival(context.after);
+  const std::string_view before = last_lines(context.before, 12);
+  const std::size_t arrival = before.rfind(kArrive);
+  const bool first = has(last_lines(context.before, 3), "st.shared.b32") &&
+                     has(behind, "bar.warp.sync") && !has_access(behind);
+  const bool second = arrival != before.npos && has(before.substr(0, arrival), "st.shared.b32") &&
+                      has(before.substr(arrival), "bar.warp.sync") &&
+                      !has_access(before.substr(before.find('\n', arrival)));
+  if (!first && !second) return {};
+  return "the lane that stores the word arrives before a barrier of the warp and behind it: the "
+         "other of its arrivals releases, and the phase needs both";
+}
+
 /// Of the fences behind a wait for what cp.async copied.
 std::string_view copy_fence_reason_of(std::string_view kind, const Context& context) {
   if (!kind.starts_with("fence.proxy.async")) return {};
+  const std::size_t waited = context.before.rfind("try_wait");
+  const std::size_t arrives = context.after.find("mbarrier.arrive");
+  if (waited != context.before.npos && arrives != context.after.npos &&
+      reads_nothing(std::string_view(context.before).substr(context.before.find('\n', waited))) &&
+      reads_nothing(std::string_view(context.after).substr(0, arrives))) {
+    return "K of a tile that is skipped: nothing here reads it";
+  }
   const std::size_t next = context.after.find("fence.proxy.async");
   const std::string_view between = std::string_view(context.after).substr(0, next);
   if (next == context.after.npos || !has(context.before, "try_wait") || has(between, "wgmma") ||
@@ -498,6 +582,11 @@ std::string_view no_damage_of_kind(std::string_view subject, std::string_view ki
     if (!reason.empty()) return reason;
   }
   if (is_sm90_forward(subject)) {
+    for (const std::string_view reason :
+         {release_reason_of(kind, context), end_reason_of(subject, kind, context),
+          last_word_reason_of(kind, context)}) {
+      if (!reason.empty()) return reason;
+    }
     const bool widens = subject.starts_with("sm90 kv_dtype");
     for (const auto reason_of_place :
          {&skipped_tile_reason_of, &product_fence_of_group, &copy_fence_reason_of}) {
@@ -530,6 +619,17 @@ std::string_view no_damage(std::string_view subject, std::string_view kind, int 
   constexpr int kNoNumber = -1;
   return no_damage_of_kind(subject, stronger, kind.starts_with("tcgen05") ? kNoNumber : occurrence,
                            context);
+}
+
+std::vector<std::string> stale_numbers(const std::vector<Spared>& spared) {
+  std::vector<NumberedPlace> places;
+  for (const Spared& place : spared) {
+    // What does less is no damage where what does more is none.
+    for (std::string_view kind = place.mutant.kind; !kind.empty(); kind = stronger_than(kind)) {
+      places.push_back({kernel_of(place.mutant.subject), kind, place.mutant.occurrence});
+    }
+  }
+  return numbers_without_place(places);
 }
 
 std::string_view reason_of(const Mutant& mutant) {

@@ -92,6 +92,10 @@ Context context_of(const std::string& ptx, int line);
 std::string_view no_damage(std::string_view subject, std::string_view kind, int occurrence,
                            const Context& context);
 
+/// The numbers that are known of places that are no damage, and are of none of `spared`, which are
+/// those of all subjects.
+std::vector<std::string> stale_numbers(const std::vector<Spared>& spared);
+
 /// Why a survivor survives; empty: not known.
 std::string_view reason_of(const Mutant& mutant);
 

@@ -14,7 +14,8 @@
 // whose name begins with TEXT, or with one of several. --only: mutants whose name holds TEXT, or
 // one of several, and their kernels. --verdicts: what FILE knows is not run again, and what is
 // found is added to it (verdict.h). --spared: runs the changes that are said to be no damage, in
-// place of the others; exit code 1 where one of them is caught: what is said of it is untrue.
+// place of the others; exit code 1 where one of them is caught, since what is said of it is untrue,
+// or where a number is known of no place.
 // --write: the first such kernel as it is. --try: FILE, damaged by hand, in its place; exit code 0
 // where it is caught. Exit code 77: there is no NVRTC.
 #include <fmt/format.h>
@@ -252,15 +253,22 @@ int run(const Options& options) {
     if (options.spared) tried.clear();
     for (Spared& place : found.spared) {
       if (!asked_for(options, place.mutant.name())) continue;
-      if (options.spared) tried.push_back(std::move(place.mutant));
+      if (options.spared) tried.push_back(place.mutant);
       place.mutant.ptx.clear();
-      if (!options.spared) spared.push_back(std::move(place));
+      spared.push_back(std::move(place));
     }
     for (Mutant& mutant : tried) {
       if (number++ % options.sample != 0 || !asked_for(options, mutant.name())) continue;
       mutants.emplace_back(&kernels.back(), std::move(mutant));
     }
     if (mutants.size() + spared.size() == before) kernels.pop_back();
+  }
+  if (options.spared && options.subjects.empty() && options.only.empty()) {
+    for (const std::string& name : stale_numbers(spared)) {
+      good = false;
+      std::printf("STALE      %s: no such place is spared\n", name.c_str());
+    }
+    if (!good) return 1;
   }
 
   VerdictFile verdicts(options.verdicts);

@@ -219,7 +219,7 @@ class ExchangeSubject final : public Subject {
   }
 
  private:
-  static constexpr std::uint32_t kThreads = 64, kRounds = 9;
+  static constexpr std::uint32_t kThreads = 64, kRounds = 80;
 
   static std::uint32_t expected(std::uint32_t rank, std::uint32_t thread) {
     std::uint32_t sum = 0;

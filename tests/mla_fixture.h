@@ -376,10 +376,12 @@ class MlaTest : public KernelTest {
     boxes.partition_keys = 256;
     AttentionSpec drafts = spec_of(16, 64, 2);
     drafts.mask = drafts_by_tensor(Dtype::kU8);
+    AttentionSpec one_row = spec_of(32, 64, 0);
+    one_row.max_q_len = 1;
     expect_no_spills(some_of<AttentionSpec>(
-        arch_, {with_depths(boxes, 320, 256), with_depths(fixed, 576, 512),
-                with_depths(spec_of(128, 1, 0), 576, 512), with_depths(boxes, 576, 512),
-                with_depths(drafts, 576, 512)}));
+        arch_, {with_depths(boxes, 320, 256), with_depths(one_row, 320, 256),
+                with_depths(fixed, 576, 512), with_depths(spec_of(128, 1, 0), 576, 512),
+                with_depths(boxes, 576, 512), with_depths(drafts, 576, 512)}));
   }
 
   const Arch arch_;

@@ -173,10 +173,12 @@ Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningVa
   // more, and so do copies of rows: most where a lane widens them, or copies 32 of K or V.
   const bool one_box = !plan.row_copies && plan.box_keys == plan.BN;
   const bool most = tiles.widened_blocks > 0 || (plan.row_copies && tiles.own_v);
-  plan.producer_registers = one_box ? 24 : most ? 56 : 40;
-  plan.consumer_registers = one_box ? 240 : most ? 224 : 232;
-  // Consumers whose half of O is narrow leave more to those that widen K.
-  if (tiles.widened_blocks > 0 && spec.ov_depth <= 256) {
+  // Consumers whose half of O is narrow leave more to those that load, and to those that widen K.
+  const bool narrow = spec.ov_depth <= 256;
+  const bool least = one_box && !narrow;
+  plan.producer_registers = least ? 24 : most ? 56 : 40;
+  plan.consumer_registers = least ? 240 : most ? 224 : 232;
+  if (tiles.widened_blocks > 0 && narrow) {
     plan.producer_registers = 88;
     plan.consumer_registers = 208;
   }

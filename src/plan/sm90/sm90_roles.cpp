@@ -22,27 +22,38 @@ bool parks_work(const AttentionSpec& spec, const Sm90Plan& plan) {
   if (plan.widens_kv) {
     const bool scaled =
         depth > 64 && spec.ov_depth <= 128 && plan.key_scales && !(decode && plan.listed);
-    return !simple && (depth > 192 ? !spec::adds_to_scores(spec.mask) : scaled);
+    if (depth > 192) return !simple && !spec::adds_to_scores(spec.mask);
+    return !simple && (scaled || (spec.ov_depth > 128 && plan.listed && plan.split));
   }
-  if (decode) return plan.listed && depth > 192;
+  if (decode) return depth > 192;
+  if (plan.key_scales) {
+    // NOTE: simple masks took 1.03 to 1.07 of the time at depth 64 when they parked, but for causal
+    // ones with parts of the keys, and lists 1.01 to 1.04 (docs/sm90.md).
+    const bool causal = spec.mask.kind == Kind::kCausal;
+    const bool parts = plan.split && (causal || plan.partition_tiles > 0);
+    return !plan.listed && (simple ? depth <= 64 && parts : true);
+  }
   if (!is_e4m3(spec) && depth > 128 && spec.ov_depth <= 128) {
     return !simple || plan.kv_lens || plan.split;
   }
-  const bool heavy = (contains(spec, Kind::kMaterialized) && depth > 192) ||
-                     (contains(spec, Kind::kChunked) && depth > 64);
+  const bool given = contains(spec, Kind::kMaterialized);
+  const bool own_o = spec.output_dtype.value_or(spec.qkv_dtype) != spec.qkv_dtype;
+  const bool alike = spec.score_mod.kind == ScoreModSpec::Kind::kIdentity || !plan.kv_lens || own_o;
+  const bool heavy =
+      (given && depth > 192) || (contains(spec, Kind::kChunked) && depth > 64 && alike);
+  if (given && plan.split) return true;
   if (heavy && !is_e4m3(spec)) return true;
-  if (depth <= 64) {
-    const bool differ = plan.listed || plan.kv_lens || plan.partition_tiles > 0;
-    const bool scaled = is_e4m3(spec) && plan.key_scales && !plan.listed;
-    // NOTE: causal ones spill 8 bytes, and took 1.05 of the time when they parked (docs/sm90.md).
-    return (scaled && !simple) || (plan.split && differ);
+  if (depth <= 64) return false;
+  if (depth > 192) {
+    const bool part_of_keys = is_e4m3(spec) ? plan.partition_tiles > 0 : plan.split;
+    const bool of_pages = plan.kv_lens && (spec.page_size > 0 || plan.listed);
+    return (!simple && part_of_keys) || (!is_e4m3(spec) && of_pages);
   }
-  if (plan.split && !simple) return true;
-  if (depth > 192) return plan.kv_lens && spec.page_size > 0;
   const bool windowed = contains(spec, Kind::kSlidingWindow);
   const bool heads_apart = spec.group > 1 && !plan.pack_gqa;
-  return plan.num_consumers == 3 && ((windowed && (spec.return_lse || heads_apart)) ||
-                                     (plan.kv_lens && plan.box_keys < plan.BN));
+  return plan.num_consumers == 3 &&
+         ((windowed && (spec.return_lse || heads_apart || own_o || plan.split)) ||
+          (!is_e4m3(spec) && plan.kv_lens && plan.box_keys < plan.BN));
 }
 
 }  // namespace
@@ -79,7 +90,9 @@ void sm90_share_registers(const AttentionSpec& spec, Sm90Plan& plan) {
                     (of_sequences && deep);
   const bool several =
       plan.box_keys < plan.BN || plan.listed || (plan.kv_lens && plan.split && spec.qk_depth > 192);
-  const int spare = many ? 32 : several ? 16 : 0;
+  // Most where sequences' keys have parts, too, and O has columns to spare.
+  const bool most_of_sequences = of_sequences && plan.split && deep && spec.ov_depth <= 128;
+  const int spare = most_of_sequences ? 48 : many ? 32 : several ? 16 : 0;
   plan.producer_registers = plan.num_consumers == 2 ? 24 + spare : 32;
   plan.consumer_registers = plan.num_consumers == 2 ? 240 - spare / 2 : 160;
   if (plan.num_consumers == 3 && of_sequences && spec.qk_depth > 64 && plan.box_keys < plan.BN) {
@@ -93,9 +106,13 @@ void sm90_share_registers(const AttentionSpec& spec, Sm90Plan& plan) {
   if (plan.widens_kv) {
     // Consumers have what the two warpgroups before them leave of what the CTA is launched with.
     // NOTE: two CTAs per SM have none to spare.
-    const bool lacks = spec.qk_depth > 64 ? of_sequences : plan.key_scales && plan.kv_lens;
+    const bool rows_of_sequences = plan.row_copies && plan.kv_lens && spec.qk_depth <= 96;
+    const bool lacks =
+        spec.qk_depth > 64 ? of_sequences || rows_of_sequences : plan.key_scales && plan.kv_lens;
     const bool more = lacks && plan.ctas_per_sm == 1;
-    plan.producer_registers = more ? 48 : 40;
+    // NOTE: O of 256 columns leaves no more.
+    const bool most = more && spec.qk_depth > 192 && spec.ov_depth < 256;
+    plan.producer_registers = most ? 56 : more ? 48 : 40;
     const int left = plan.threads() / 128 * sm90_launch_registers(plan) -
                      plan.producer_warpgroups() * plan.producer_registers;
     plan.consumer_registers = left / plan.num_consumers / 8 * 8;

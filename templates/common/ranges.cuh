@@ -101,14 +101,7 @@ ATTNJIT_DEVICE IntRange range_greater_equal(Range a, Range b) {
 }
 template <class Range>
 ATTNJIT_DEVICE IntRange range_equal(Range a, Range b) {
-  // Four ends that are equal crosswise are one number.
-  const bool meet = (a.lo <= b.hi) & (b.lo <= a.hi);
-  const bool one = (a.lo == b.hi) & (b.lo == a.hi);
-  if constexpr (requires { a.nan; }) {
-    return truth(one & !a.nan & !b.nan, meet);
-  } else {
-    return truth(one, meet);
-  }
+  return truth(a.one() && b.one() && a.lo == b.lo, a.lo <= b.hi && b.lo <= a.hi);
 }
 template <class Range>
 ATTNJIT_DEVICE IntRange range_not_equal(Range a, Range b) {

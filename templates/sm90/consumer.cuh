@@ -61,24 +61,8 @@ struct Consumer {
   using Scores = float[Config::kTileN / 2];
   using Bits = ColumnBits<Config::kTileN / 2>;
   /// Whether bits of a masked tile are found before there are scores, and not with them: of masks
-  /// of intervals where a map says of some blocks that the mask is not asked, and where scores take
-  /// their keys' scales. NOTE: beside those are no registers to find them in. Causal masks find
-  /// them there all the same but where work is parked: it was 5 % faster (docs/sm90.md).
-  ATTNJIT_DEVICE static constexpr bool asks_first() {
-    if (!Mask::kInterval || Config::kMapped) return true;
-    const bool costs = Mask::kFromZero && !parks_work<Config>();
-    return keys_have_scales<Config>() && !Mask::kHidesNothing && !costs;
-  }
-  /// Whether the rows that a mask is asked about are found among what is parked.
-  ATTNJIT_DEVICE static constexpr bool finds_rows() {
-    return parks_work<Config>() && keys_have_scales<Config>() &&
-           (Config::kSplit || Layout::kDirectO) && Mask::kInterval && !Mask::kFromZero;
-  }
-  /// Whether masked tiles are by themselves: walk() says why.
-  ATTNJIT_DEVICE static constexpr bool are_alone() {
-    return Mask::kFromZero ? kInPlace || !Mask::kHidesNothing
-                           : keys_have_scales<Config>() && Mask::kHasCore;
-  }
+  /// of intervals where a map says of some blocks that the mask is not asked.
+  ATTNJIT_DEVICE static constexpr bool asks_first() { return !Mask::kInterval || Config::kMapped; }
   /// Whether probabilities are made in the registers of S. NOTE: not e4m3's, of which products make
   /// the sums, or polynomials some probabilities; nor where keys have scales, which each score
   /// takes. Scores are values then, read before K is handed back: of e4m3 it was slower otherwise
@@ -268,9 +252,7 @@ struct Consumer {
         return;
       }
     }
-    if constexpr (finds_rows()) {
-      interval_columns<Mask, Config::kTileN / 2>(bits, found_scores(rows), params);
-    } else if constexpr (Mask::kInterval) {
+    if constexpr (Mask::kInterval) {
       interval_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
     } else if constexpr (interprets<Mask>()) {
       interpreted_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
@@ -281,23 +263,6 @@ struct Consumer {
           Layout::kPvColumns > 192 && (loads_bools<Mask>() ? Config::kWidensKv : Config::kMapped);
       visible_columns<Mask, Config::kTileN / 2, kFew>(bits, rows.scores, params);
     }
-  }
-
-  /// Where the scores of a tile stand that a mask is asked about. NOTE: of masks with two ends the
-  /// compiler would keep the ends of both rows from tile to tile. Beside keys' scales, and parts of
-  /// the keys or O of f32, it has no registers for them: so which rows they are is found among what
-  /// is parked.
-  ATTNJIT_DEVICE ScoreTile found_scores(const Rows& rows) const {
-    ScoreTile place = rows.scores;
-    const int thread = thread_read_anew();
-    const u32 from = smem.parked(thread >> 5);
-    const int first_row = warp_uniform(static_cast<int>(load_shared_word(from + 8)));
-    const int first_q_idx = warp_uniform(static_cast<int>(load_shared_word(from + 40)));
-    const int row = first_row + row_of_consumers(thread);
-    for_both_rows<loops_over_rows<Config>()>([&](int half) {
-      place.row[half].q_idx = ((row + 8 * half) >> Config::kGqaShift) + first_q_idx;
-    });
-    return place;
   }
 
   /// Modifies and masks.
@@ -511,13 +476,12 @@ struct Consumer {
       } while (rows.left());
       release_q_late();
       last_product(rows);
-    } else if constexpr (are_alone()) {
+    } else if constexpr (Mask::kFromZero && (kInPlace || !Mask::kHidesNothing)) {
       // Masked tiles come first, and beyond the first tile seldom more than one; without a mask
       // there is the first one. NOTE: for compile time one place multiplies P V by itself: before a
       // tile by itself, and at the end. Of windows, whose first tile has no loop, it would take
       // longer. So it does without a mask, where loops are shorter for it above depth 128: not
-      // those of e4m3. Where keys have scales windows do, too: a tile is then masked while P's
-      // registers are free.
+      // those of e4m3.
       for (bool first = true;; first = false) {
         const bool more = rows.left();
         if (more) await_k();
@@ -722,12 +686,7 @@ struct Consumer {
           store_shared_v4(to + 16, static_cast<u32>(work.q_begin), static_cast<u32>(work.q_len),
                           static_cast<u32>(work.kv_len), static_cast<u32>(work.partition));
         }
-        u32 first_q_idx = 0;
-        if constexpr (finds_rows()) {
-          first_q_idx = static_cast<u32>(lengths_of<Config>(work, arguments).first_q_idx());
-        }
-        store_shared_v4(to + 32, static_cast<u32>(let_pass), static_cast<u32>(q_ring.stage),
-                        first_q_idx, 0);
+        store_shared_v4(to + 32, static_cast<u32>(let_pass), static_cast<u32>(q_ring.stage), 0, 0);
       }
       __syncwarp();
     }

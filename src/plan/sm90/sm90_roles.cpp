@@ -26,13 +26,8 @@ bool parks_work(const AttentionSpec& spec, const Sm90Plan& plan) {
     return !simple && (scaled || (spec.ov_depth > 128 && plan.listed && plan.split));
   }
   if (decode) return depth > 192;
-  if (plan.key_scales) {
-    // NOTE: simple masks took 1.03 to 1.07 of the time at depth 64 when they parked, but for causal
-    // ones with parts of the keys, and lists 1.01 to 1.04 (docs/sm90.md).
-    const bool causal = spec.mask.kind == Kind::kCausal;
-    const bool parts = plan.split && (causal || plan.partition_tiles > 0);
-    return !plan.listed && (simple ? depth <= 64 && parts : true);
-  }
+  // NOTE: causal ones spill 8 bytes, and took 1.05 of the time when they parked (docs/sm90.md).
+  if (plan.key_scales && depth <= 64 && !simple && !plan.listed) return true;
   if (!is_e4m3(spec) && depth > 128 && spec.ov_depth <= 128) {
     return !simple || plan.kv_lens || plan.split;
   }

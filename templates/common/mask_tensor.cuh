@@ -30,7 +30,7 @@ struct MaskTensor {
 
   /// What is added to the score of c's query and of a key, which is a key of the sequence. Of a
   /// query that is no row of it: of the nearest one, since nobody reads its scores. NOTE: a test of
-  /// each key costs a predicate each, for which ptxas spilled up to 374 bytes. @pre T is a float,
+  /// each key costs a predicate each, for which ptxas spilled (docs/sm90.md). @pre T is a float,
   /// c.q_len > 0
   template <class Params>
   ATTNJIT_DEVICE static float added(const Coord& c, int kv_idx, const Params& p) {
@@ -60,7 +60,8 @@ ATTNJIT_DEVICE bool bool_of(const unsigned char* row, int kv_idx) {
 }
 
 /// Which of kCount keys from kv_idx on a row of bools shows, or of numbers that are not -inf, a bit
-/// each; of those from kv_len on anything. @pre kv_idx is a multiple of kCount, which is 2 or 32
+/// each; of those from kv_len on anything. @pre kv_idx is a multiple of kCount, which is 2 or 32;
+/// kv_len is not 0
 template <int kCount, class T>
 ATTNJIT_DEVICE u32 bools_of(const unsigned char* row, int kv_idx, int kv_len) {
   u32 word = 0;

@@ -156,7 +156,7 @@ ATTNJIT_DEVICE IntRange range_divide(IntRange a, IntRange b) {
     // |x / y| <= |x|.
     return hull(range_towards_zero(a), range_negate(range_towards_zero(a)));
   }
-  // NOTE: of divisors that are not positive, which masks do not have, nothing is said, for compile
+  // NOTE: of divisors that are not positive, which masks seldom have, nothing is said, for compile
   // time: every place where tiles are asked about has this.
   const int y = b.lo > 0 ? b.lo : 1;  // without a branch around the division
   const int lo = a.lo / y, hi = a.hi / y;

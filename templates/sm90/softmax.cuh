@@ -163,9 +163,9 @@ ATTNJIT_DEVICE void visible_columns(ColumnBits<kCount>& bits, const ScoreTile& t
     const int first_kv = tile.first_kv + 4 * word;
     const int columns = min(32, kColumns - word);
     if constexpr (loads_bools<Mask>()) {
+      constexpr int kLoads = kFew ? 4 : 8;
       for_both_rows([&](int half) {
-        bits[half][word / 32] = loaded_word < Mask,
-                          kFew ? 4 : 8 > (tile.row[half], first_kv, columns, p);
+        bits[half][word / 32] = loaded_word<Mask, kLoads>(tile.row[half], first_kv, columns, p);
       });
     } else {
       asked_words<Mask, kFew ? 1 : 2>(bits[0][word / 32], bits[1][word / 32], tile.row[0],

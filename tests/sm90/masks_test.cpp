@@ -91,7 +91,7 @@ TEST_F(Sm90Masks, MaterializedOfSequencesAndInTrees) {
                 {{{90}, {180}}});
 }
 
-// With a test of each key that is read these spilled 16 to 328 bytes.
+// With a test of each key that is read these spilled (docs/sm90.md).
 TEST_F(Sm90Masks, TensorsSpillNothing) {
   const auto of = [](AttentionSpec spec, Dtype qkv, Dtype kv, Dtype output) {
     spec.qkv_dtype = qkv;

@@ -31,6 +31,8 @@ bool parks_work(const AttentionSpec& spec, const Sm90Plan& plan) {
   if (!is_e4m3(spec) && depth > 128 && spec.ov_depth <= 128) {
     return !simple || plan.kv_lens || plan.split;
   }
+  // NOTE: chunks with a softcap over pages spilled 28 bytes where they parked, and none without,
+  // but for O of another type.
   const bool given = contains(spec, Kind::kMaterialized);
   const bool own_o = spec.output_dtype.value_or(spec.qkv_dtype) != spec.qkv_dtype;
   const bool alike = spec.score_mod.kind == ScoreModSpec::Kind::kIdentity || !plan.kv_lens || own_o;

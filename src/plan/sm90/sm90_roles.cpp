@@ -27,7 +27,8 @@ bool parks_work(const AttentionSpec& spec, const Sm90Plan& plan) {
   }
   if (decode) return depth > 192;
   // NOTE: causal ones spill 8 bytes, and took 1.05 of the time when they parked (docs/sm90.md).
-  if (plan.key_scales && depth <= 64 && !simple && !plan.listed) return true;
+  if (plan.key_scales && !simple && (depth <= 64 ? !plan.listed : plan.split)) return true;
+  if (plan.key_scales && depth <= 64 && plan.split && plan.partition_tiles > 0) return true;
   if (!is_e4m3(spec) && depth > 128 && spec.ov_depth <= 128) {
     return !simple || plan.kv_lens || plan.split;
   }

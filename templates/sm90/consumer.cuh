@@ -121,12 +121,6 @@ struct Consumer {
     return rank;
   }
 
-  /// Of the CTA's thread, the first of its rows among the consumers'.
-  ATTNJIT_DEVICE static int row_of_consumers(int thread) {
-    const int of_consumers = thread - Layout::kProducers * kWarpgroupThreads;
-    return (of_consumers >> 5) * kWarpRows + ((thread & 31) >> 2);
-  }
-
   // ---- Handing memory back. Each warp arrives for itself.
 
   ATTNJIT_DEVICE void release_k() {
@@ -725,7 +719,8 @@ struct Consumer {
         work.kv_len = word(6);
       }
       if constexpr (Config::kSplit) work.partition = word(7);
-      rows.first_row = work.first_row + row_of_consumers(thread);
+      const int of_consumers = thread - Layout::kProducers * kWarpgroupThreads;
+      rows.first_row = work.first_row + (of_consumers >> 5) * kWarpRows + ((thread & 31) >> 2);
       for_both_rows<loops_over_rows<Config>()>([&](int half) {
         rows.scores.row[half].h = work.head + head_of_row<Config>(rows.first_row + 8 * half);
       });

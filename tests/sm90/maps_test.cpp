@@ -158,6 +158,9 @@ TEST_F(Sm90Maps, MaterializedOfGroupsAndSequences) {
       expect_maps(with_group(maps_spec(64, tensor_mask(Dtype::kU8)), 2 * group, group),
                   {{130, 130}, {400, 400}}, {}, seed);
     }
+    // Numbers are read in another way than bools.
+    expect_maps(with_group(maps_spec(64, tensor_mask(Dtype::kBf16)), 6, 3),
+                {{130, 130}, {400, 400}}, {}, seed);
     if (in_proof()) {
       expect_maps(of_sequences(maps_spec(64, tensor_mask(Dtype::kBf16)), 64, true), lengths, {},
                   seed);

@@ -80,10 +80,8 @@ struct KeyScales {
                            int of_row)
       : smem(memory), arguments(launch), warpgroup(of_warpgroup), row(of_row) {}
 
-  /// Begins to load those of the KV tile that is the warpgroup's step `step`.
-  ATTNJIT_DEVICE void load(const WorkTile& work, int step) {
-    const int place =
-        LayoutOf<Config>::kOneO ? work.seen_0.end - 1 - step : work.kv_tile(warpgroup, step);
+  /// Begins to load those of the KV tile at a place.
+  ATTNJIT_DEVICE void load(const WorkTile& work, int place) {
     const int tile = tile_at<Config>(work, place, arguments);
     const i64 first_row = first_key_row<Config>(work, arguments);
 #pragma unroll

@@ -131,7 +131,8 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   float scale = arguments.scale;  // with e4m3's scales, of the row
   float log2_scale = ScoreMod::kIdentity ? scale * kLog2e : exponent_factor<ScoreMod>();
   const u32 slot = smem.statistic(warpgroup, 0, row);
-  int s_parity = 0;  // a bit a buffer of S, where there is one O
+  // The phase of the last S, and of its P. Where there is one O, a bit a buffer.
+  int parity = Layout::kOneO ? 3 : 1;
   int statistic_parity = 0;
   [[maybe_unused]] KeyScales<Config, Arguments> key_scales(smem, arguments, warpgroup, row);
 
@@ -177,20 +178,23 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     };
 
     OnlineRow online;
-    // Where there is one O this warpgroup has all KV tiles, by turns in the two buffers of S.
-    const int steps = Layout::kOneO ? work.seen_0.count() : work.share(warpgroup).steps;
+    Walk walk = work.template walk<Config>(warpgroup);
+    const int steps = walk.steps;
     if constexpr (kByToken) {
-      if (steps > 0) key_scales.load(work, 0);
+      if (steps > 0) key_scales.load(work, walk.place);
     }
+    // NOTE: the place is kept from step to step: made anew of the step it takes four more
+    // instructions.
 #pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
+    for (int step = 0; step < steps; ++step, walk.place -= walk.stride) {
+      // Where there is one O, S of the KV tiles lies in two buffers by turns.
       const int buffer = Layout::kOneO ? step & 1 : warpgroup;
       const u32 s_columns = Layout::kOneO ? tmem.s(buffer) + lanes : own_columns;
-      const int place = Layout::kOneO ? work.seen_0.end - 1 - step : work.kv_tile(warpgroup, step);
+      const int place = walk.place;
       const int first_kv = tile_at<Config>(work, place, arguments) * Config::kTileN;
       if constexpr (kByToken) {
         key_scales.share();
-        if (step + 1 < steps) key_scales.load(work, step + 1);
+        if (step + 1 < steps) key_scales.load(work, place - walk.stride);
       }
       // Masks are evaluated while the tensor cores make S.
       bool partial = first_kv < core.begin || core.end - first_kv < Config::kTileN;
@@ -270,14 +274,14 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       // barriers of P are the leader's, and a statistic's read has one of its own.
       if constexpr (Layout::kOneO) {
         if (!Layout::kPair && step > 0) {
-          smem.wait(smem.p_full(buffer ^ 1, 0), s_parity >> (buffer ^ 1) & 1 ^ 1);
+          smem.wait(smem.p_full(buffer ^ 1, 0), parity >> (buffer ^ 1) & 1);
         }
-        smem.wait(smem.s_full(buffer), s_parity >> buffer & 1);
-        s_parity ^= 1 << buffer;
+        parity ^= 1 << buffer;
+        smem.wait(smem.s_full(buffer), parity >> buffer & 1);
       } else {
-        if (!Layout::kPair && step > 0) smem.wait(smem.p_full(warpgroup, 0), s_parity ^ 1);
-        smem.wait(smem.s_full(warpgroup), s_parity);
-        s_parity ^= 1;
+        if (!Layout::kPair && step > 0) smem.wait(smem.p_full(warpgroup, 0), parity);
+        parity ^= 1;
+        smem.wait(smem.s_full(warpgroup), parity);
       }
       tcgen05_fence_after();
       if constexpr (kNamed) {

@@ -23,6 +23,11 @@ struct Share {
   ATTNJIT_DEVICE bool has(int step) const { return 0 <= step && step < steps; }
 };
 
+/// The same KV tiles by their places: the first, and how far before each the next one is.
+struct Walk {
+  int place, stride, steps;
+};
+
 /// One or two query tiles of 128 rows of one head, or of one group of heads. KV tiles are walked
 /// from the last to the first: those that a causal mask cuts come first.
 ///
@@ -100,10 +105,13 @@ struct WorkTile {
   ATTNJIT_DEVICE bool ends_past() const {
     return all().count() > 0 && kv_len - first_walked<Config>() * Config::kTileN < Config::kTileN;
   }
-  /// Which KV tile a warpgroup's step is about.
-  ATTNJIT_DEVICE int kv_tile(int warpgroup, int step) const {
-    if (num_qo == 1) return seen_0.end - 1 - 2 * step - warpgroup;
-    return (warpgroup == 0 ? seen_0 : seen_1).end - 1 - step;
+  /// Which KV tiles a softmax warpgroup takes, one a step. Where there is one O it has all.
+  template <class Config>
+  ATTNJIT_DEVICE Walk walk(int warpgroup) const {
+    if constexpr (LayoutOf<Config>::kOneO) return {seen_0.end - 1, 1, seen_0.count()};
+    const int steps = share(warpgroup).steps;
+    if (num_qo == 1) return {seen_0.end - 1 - warpgroup, 2, steps};
+    return {(warpgroup == 0 ? seen_0 : seen_1).end - 1, 1, steps};
   }
 };
 

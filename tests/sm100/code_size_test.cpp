@@ -53,5 +53,17 @@ TEST_F(Sm100CodeSize, WaitsAreStatements) {
   EXPECT_EQ(count(ptx, "mbarrier.try_wait"), count(ptx, "@!p bra again"));
 }
 
+// The PTX instructions that one more KV tile takes, by threads of a softmax warpgroup, with what
+// the other warps do for it. A place of a KV tile that is made anew at each step costs four of
+// them.
+TEST_F(Sm100CodeSize, AKvTileTakesFewInstructions) {
+  const auto kernel = compiled(base_spec(Arch::kSm100a, 1, 1, 128));
+  ASSERT_NE(kernel, nullptr);
+  // Two CTAs of a query tile each, whose warpgroups share the KV tiles.
+  const std::uint64_t few = steps_of(*kernel, {{256}, {1024}});
+  const std::uint64_t more = steps_of(*kernel, {{256}, {1024 + 4 * 128}});
+  EXPECT_LE((more - few) / (2 * 4 * 128), 1031U);
+}
+
 }  // namespace
 }  // namespace attnjit::sm100

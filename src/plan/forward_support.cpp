@@ -225,7 +225,9 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
   if (has_own_rope(spec)) {
     const Dtype rope = *spec.rope_dtype;
     if (spec.arch == Arch::kSm90a) {
-      return missing("rope part of another type than the rest (rope_dtype)");
+      return missing(
+          fmt::format("rope part of another type than the rest (rope_dtype {} beside {})",
+                      to_string(rope), to_string(spec.qkv_dtype)));
     }
     if (spec.mla != Mla::kPrefill || spec.qkv_dtype != Dtype::kE4m3 || size_of(rope) != 2) {
       return missing(
@@ -236,7 +238,9 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
   }
   const Dtype rope = spec.rope_dtype.value_or(spec.qkv_dtype);
   if (spec.rope_gmem_dtype.value_or(rope) != rope) {
-    return missing("rope part of another type in memory than in products (rope_gmem_dtype)");
+    return fmt::format(
+        "the rope part has one type in memory and in products: rope_gmem_dtype is to be {}",
+        to_string(rope));
   }
   if (widens_kv(spec) && keys_have_scales(spec) && spec.mla == Mla::kDecode) {
     return missing("scales of rows (scales) of absorbed MLA's K (mla: decode)");
@@ -245,8 +249,7 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
     return "scale_dtype is of per-token scales: it goes with `scales` token";
   }
   if (spec.scale_dtype.value_or(Dtype::kF32) != Dtype::kF32) {
-    return missing(
-        fmt::format("per-token scales of {} (scale_dtype)", to_string(*spec.scale_dtype)));
+    return fmt::format("per-token scales are f32; scale_dtype is {}", to_string(*spec.scale_dtype));
   }
   return {};
 }

@@ -112,8 +112,11 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
   if (sm100.cluster > 1) {
     if (std::string reason = why_no_pair(spec, sm100); !reason.empty()) return reason;
   }
-  if (sm100.swizzle_bytes == 32 || (sm100.swizzle_bytes == 64 && spec.qkv_dtype != Dtype::kE4m3)) {
-    return missing(fmt::format("swizzle of {} bytes (swizzle_bytes)", sm100.swizzle_bytes));
+  if (sm100.swizzle_bytes == 32 || (sm100.swizzle_bytes == 64 && !is_e4m3(spec))) {
+    return fmt::format(
+        "the {} template has no swizzle of {} bytes for {}: swizzle_bytes is to be {}",
+        to_string(spec.arch), sm100.swizzle_bytes, to_string(spec.qkv_dtype),
+        is_e4m3(spec) ? "64 or 128" : "128");
   }
   return why_no_parameters(spec);
 }

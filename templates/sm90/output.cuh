@@ -52,15 +52,17 @@ ATTNJIT_DEVICE void copy_rows(u32 staged, int block_bytes, int first_block, int 
 template <class Config>
 ATTNJIT_DEVICE void store_floats(const float (&factor)[2], float* const (&output)[2],
                                  const bool (&wanted)[2], int lane) {
+  static_assert(Config::kOvDepth % 8 == 0, "a quad writes eight columns");
+  float* const own[2] = {output[0] + 2 * (lane & 3), output[1] + 2 * (lane & 3)};
   OutputOf<Config>::template read<0, LayoutOf<Config>::kPvColumns / 2>(
       [&](int first, const float(&o)[8]) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
           for (int i = 2 * half; i < 8; i += 4) {
-            const int column = 8 * ((first + i) >> 2) + 2 * (lane & 3);
+            const int column = 8 * ((first + i) >> 2);
             if (wanted[half] && column < Config::kOvDepth) {
-              store_global_v2(output[half] + column, o[i] * factor[half], o[i + 1] * factor[half]);
+              store_global_v2(own[half] + column, o[i] * factor[half], o[i + 1] * factor[half]);
             }
           }
         }

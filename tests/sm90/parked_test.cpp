@@ -42,11 +42,13 @@ MaskSpec chunked(int chunk) {
   return mask;
 }
 
-MaskSpec added_numbers() {
+MaskSpec tensor_of(Dtype dtype) {
   MaskSpec mask = mask_of(Kind::kMaterialized);
-  mask.dtype = Dtype::kBf16;
+  mask.dtype = dtype;
   return mask;
 }
+
+MaskSpec added_numbers() { return tensor_of(Dtype::kBf16); }
 
 // A mask whose tiles are listed.
 MaskSpec near() { return expression_of("abs(q_idx - kv_idx) < 100 || kv_idx < 16"); }
@@ -138,6 +140,17 @@ TEST_F(Sm90Parked, PartsOfKeysLeaveTheWarpWhole) {
                               of_sequences(in_parts(parked_spec(64, near()), 1, 256), 64, false),
                               of_sequences(in_parts(bytes, 0), 16, true)},
                              2));
+}
+
+// The O of a part is stored from an address of each row on. Of columns that were counted from a
+// lane's first one each had a register over all work tiles: these spilled 40 to 140 bytes.
+TEST_F(Sm90Parked, PartsAreStoredFromOneAddress) {
+  AttentionSpec f32 = in_parts(parked_spec(256, added_numbers()), 0);
+  f32.output_dtype = Dtype::kF32;
+  AttentionSpec bytes = of_eight_bits(in_parts(parked_spec(256, added_numbers()), 0));
+  bytes.output_dtype = Dtype::kE4m3;
+  expect_no_spills(some_of<AttentionSpec>(
+      {f32, bytes, of_eight_bits(in_parts(parked_spec(256, tensor_of(Dtype::kBits)), 1, 256))}, 2));
 }
 
 // A producer that asks a mask about tiles, and finds where its sequences' pages lie, has registers

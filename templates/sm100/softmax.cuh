@@ -130,7 +130,10 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   const u32 own_columns = tmem.s(warpgroup) + lanes;
   float scale = arguments.scale;  // with e4m3's scales, of the row
   float log2_scale = ScoreMod::kIdentity ? scale * kLog2e : exponent_factor<ScoreMod>();
-  const u32 slot = smem.statistic(warpgroup, 0, row);
+  // NOTE: found anew beside masks whose tiles are listed, which leave no register for it.
+  const auto slot = [&] {
+    return smem.statistic(warpgroup, 0, Mask::kListed ? thread_read_anew() & 127 : row);
+  };
   // The phase of the last S, and of its P. Where there is one O, a bit a buffer.
   int parity = Layout::kOneO ? 3 : 1;
   int statistic_parity = 0;
@@ -323,7 +326,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       const float factor = online.template renew<Config>(tile_maximum, to_exponents);
       if (step > 0) {
         if constexpr (Layout::kPair) await_statistic_read();
-        store_shared(slot, factor);
+        store_shared(slot(), factor);
         hand_over_statistic();
       }
       if constexpr (kNamed) {
@@ -349,8 +352,9 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     // NOTE: of no tiles nothing is said. Correction would read it after it gave O back, which is
     // what the next factor waits for.
     if (steps == 0) continue;
-    store_shared(slot, online.sum);
-    store_shared(slot + 4 * kRows, origin(online.maximum));
+    const u32 statistic = slot();
+    store_shared(statistic, online.sum);
+    store_shared(statistic + 4 * kRows, origin(online.maximum));
     hand_over_statistic();
   }
 }

@@ -504,23 +504,26 @@ struct WorkList {
 template <class Config, bool kWarp>
 struct AnnouncedList {
   const Smem<Config>& smem;
-  Ring ring;
+  /// Work tiles before this one. NOTE: its lowest bits are the slot and the phase, and are made of
+  /// it anew: softmax warps have no registers to keep both.
+  int count = 0;
 
   template <class Arguments, class Params>
   ATTNJIT_DEVICE AnnouncedList(const Smem<Config>& memory, const Arguments&, const Params&)
       : smem(memory) {
-    smem.wait(smem.work_full(ring.stage), ring.parity);
+    smem.wait(smem.work_full(slot()), phase());
   }
 
   ATTNJIT_DEVICE bool done() const { return said().none(); }
   ATTNJIT_DEVICE void advance() {
+    count = static_cast<int>(opaque(static_cast<u32>(count)));
     if constexpr (kWarp) {
-      arrive_warp(smem.work_empty(ring.stage));
+      arrive_warp(smem.work_empty(slot()));
     } else {
-      mbarrier_arrive(smem.work_empty(ring.stage));
+      mbarrier_arrive(smem.work_empty(slot()));
     }
-    ring.advance(kWorkSlots);
-    smem.wait(smem.work_full(ring.stage), ring.parity);
+    ++count;
+    smem.wait(smem.work_full(slot()), phase());
   }
   ATTNJIT_DEVICE WorkTile tile() const {
     smem.next_work_tile();
@@ -530,7 +533,10 @@ struct AnnouncedList {
   ATTNJIT_DEVICE WorkTile keys(const WorkTile&) const { return said().keys(); }
 
  private:
-  ATTNJIT_DEVICE SaidWork<Config> said() const { return {smem.work_slot(ring.stage)}; }
+  static_assert(kWorkSlots == 2, "a slot is a bit");
+  ATTNJIT_DEVICE int slot() const { return count & 1; }
+  ATTNJIT_DEVICE int phase() const { return count >> 1 & 1; }
+  ATTNJIT_DEVICE SaidWork<Config> said() const { return {smem.work_slot(slot())}; }
 };
 
 template <bool kAnnounced, bool kOneWorkTile, bool kWarp, class Config, class... Types>

@@ -76,10 +76,6 @@ template <class Config>
 constexpr bool parks_work() {
   return requires { Config::kParkedOffset; };
 }
-/// Of each warp, 16 bytes at a time.
-template <class Config>
-inline constexpr int kParkedBytes = 48;
-
 /// Whether there is room for the places of lists of work, of each warp that has one.
 template <class Config>
 constexpr bool lists_fit() {
@@ -94,15 +90,19 @@ constexpr bool lists_fit() {
   }
 }
 
+/// What a warp parks, stored four at a time.
+constexpr int kParkedWords = 12;
+
 /// Whether there is room for what consumers park.
 template <class Config>
 constexpr bool parked_fits() {
   if constexpr (parks_work<Config>()) {
     constexpr int kWorkEnd =
         Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers;
-    return Config::kParkedOffset % 16 == 0 && Config::kParkedOffset >= kWorkEnd &&
+    return Config::kParkedOffset % 16 == 0 && Config::kParkedBytes % 16 == 0 &&
+           Config::kParkedBytes >= 4 * kParkedWords && Config::kParkedOffset >= kWorkEnd &&
            Config::kBarrierOffset >=
-               Config::kParkedOffset + kParkedBytes<Config> * 4 * Config::kConsumers;
+               Config::kParkedOffset + Config::kParkedBytes * 4 * Config::kConsumers;
   } else {
     return true;
   }
@@ -344,7 +344,7 @@ struct Smem : CtaMemory<Config> {
 
   /// What a warp of a consumer parks; `warp` is the CTA's.
   ATTNJIT_DEVICE u32 parked(int warp) const {
-    return base + Config::kParkedOffset + kParkedBytes<Config> * (warp - 4 * Layout::kProducers);
+    return base + Config::kParkedOffset + Config::kParkedBytes * (warp - 4 * Layout::kProducers);
   }
 
   /// Where the list of a warp that loads stands: of runs over sequences, or where it is parked.

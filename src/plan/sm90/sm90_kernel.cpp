@@ -63,6 +63,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   if (sm90.few_registers) constants.add_bool("kFewRegisters", true);
   if (sm90.parks_work) {
     constants.add("kParkedOffset", sm90_begin_of(Sm90Region::kParked, sm90));
+    constants.add("kParkedBytes", kSm90ParkedBytes);
   }
   if (sm90.sums_by_product) {
     constants.add("kOnesOffset", sm90_begin_of(Sm90Region::kOnes, sm90));

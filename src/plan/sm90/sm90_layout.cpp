@@ -50,9 +50,9 @@ std::int64_t lists_bytes(const Sm90Plan& plan) {
   return plan.parks_list ? MlaTiles::kListBytes : 0;
 }
 
-/// Of what consumers park (templates/sm90/consumer.cuh), 48 for each warp.
+/// Of what consumers park.
 std::int64_t parked_bytes(const Sm90Plan& plan) {
-  return plan.parks_work ? std::int64_t{48} * 4 * plan.num_consumers : 0;
+  return plan.parks_work ? std::int64_t{kSm90ParkedBytes} * 4 * plan.num_consumers : 0;
 }
 
 /// Of all notes. Barriers follow, of 8 bytes each.

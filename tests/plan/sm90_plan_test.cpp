@@ -154,6 +154,7 @@ TEST(Sm90Plan, ParkedWorkTilesHaveRoom) {
     const KernelPlan plan = plan_of(spec);
     const Sm90Plan& sm90 = *plan.sm90;
     EXPECT_EQ(constants_of(plan).contains("kParkedOffset"), sm90.parks_work);
+    EXPECT_EQ(constants_of(plan).contains("kParkedBytes"), sm90.parks_work);
     EXPECT_EQ(constants_of(plan).contains("kFewRegisters"), sm90.few_registers);
     for (const Sm90SmemRange& range : sm90.smem) {
       if (range.region != Sm90Region::kParked) continue;
@@ -173,6 +174,25 @@ TEST(Sm90Plan, ParkedWorkTilesHaveRoom) {
   EXPECT_TRUE(parks(128, [&](AttentionSpec& s) { windowed(s), s.return_lse = true; }));
   EXPECT_FALSE(parks(256, windowed));
   EXPECT_TRUE(parks(256, [&](AttentionSpec& s) { windowed(s), s.kv_dtype = Dtype::kE4m3; }));
+  const auto given = [](Dtype dtype) {
+    return [dtype](AttentionSpec& s) {
+      s.mask = mask_of(MaskSpec::Kind::kMaterialized);
+      s.mask.dtype = dtype;
+    };
+  };
+  EXPECT_TRUE(parks(256, given(Dtype::kBits)));
+  const auto eight = [&](Dtype dtype) {
+    return [=](AttentionSpec& s) { given(dtype)(s), s.qkv_dtype = Dtype::kE4m3; };
+  };
+  EXPECT_TRUE(parks(256, eight(Dtype::kBf16)));
+  EXPECT_FALSE(parks(256, eight(Dtype::kBits)));
+  const auto widened = [&](int partitions) {
+    return [=](AttentionSpec& s) {
+      given(Dtype::kBf16)(s), s.kv_dtype = Dtype::kE4m3, s.num_partitions = partitions;
+    };
+  };
+  EXPECT_TRUE(parks(128, widened(0)));
+  EXPECT_FALSE(parks(128, widened(1)));
 }
 
 TEST(Sm90Plan, BarriersCountEachConsumerWarp) {

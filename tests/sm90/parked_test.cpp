@@ -78,6 +78,8 @@ TEST_F(Sm90Parked, WorkTilesAreFoundAgain) {
        {of_sequences(parked_spec(192, mask_of(Kind::kCausal)), 16, true), ragged},
        {widened(parked_spec(256, window_of(60))), dense},
        {in_parts(lse, 1, 256), dense},
+       {in_parts(widened(parked_spec(128, added_numbers())), 1, 128), dense},
+       {of_eight_bits(parked_spec(256, added_numbers())), dense},
        {parked_spec(128, chunked(64)), dense},
        {of_eight_bits(parked_spec(64, window_of(60)), Scales::kToken), dense},
        {in_parts(of_eight_bits(parked_spec(64, window_of(60)), Scales::kToken), 2), dense},
@@ -151,6 +153,20 @@ TEST_F(Sm90Parked, PartsAreStoredFromOneAddress) {
   bytes.output_dtype = Dtype::kE4m3;
   expect_no_spills(some_of<AttentionSpec>(
       {f32, bytes, of_eight_bits(in_parts(parked_spec(256, tensor_of(Dtype::kBits)), 1, 256))}, 2));
+}
+
+// Beside tensors consumers park where K and V are widened and keys have parts, and where O of e4m3
+// has 256 columns and numbers are added: these spilled 8 to 24 bytes.
+TEST_F(Sm90Parked, TensorsSpillNothing) {
+  AttentionSpec ragged = of_eight_bits(parked_spec(256, added_numbers()), Scales::kHead);
+  ragged.num_q_heads = 12;
+  ragged.group = 6;
+  ragged.ragged = ragged.ragged_kv = ragged.return_lse = true;
+  expect_no_spills(some_of<AttentionSpec>(
+      {in_parts(widened(parked_spec(128, added_numbers())), 1, 256), ragged,
+       of_sequences(in_parts(widened(parked_spec(80, added_numbers())), 0), 16, true),
+       of_sequences(in_parts(widened(parked_spec(192, added_numbers())), 0), 16, true)},
+      2));
 }
 
 // A producer that asks a mask about tiles, and finds where its sequences' pages lie, has registers

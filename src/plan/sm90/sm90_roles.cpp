@@ -19,6 +19,8 @@ bool parks_work(const AttentionSpec& spec, const Sm90Plan& plan) {
   const int depth = spec.qk_depth;
   const bool simple = spec.mask.kind == Kind::kNull || spec.mask.kind == Kind::kCausal;
   const bool decode = decodes(spec, kSm90ConsumerRows);
+  const bool given = contains(spec, Kind::kMaterialized);
+  if (given && plan.split && (!plan.widens_kv || depth <= 192)) return true;
   if (plan.widens_kv) {
     const bool scaled =
         depth > 64 && spec.ov_depth <= 128 && plan.key_scales && !(decode && plan.listed);
@@ -34,13 +36,10 @@ bool parks_work(const AttentionSpec& spec, const Sm90Plan& plan) {
   }
   // NOTE: chunks with a softcap over pages spilled 28 bytes where they parked, and none without,
   // but for O of another type.
-  const bool given = contains(spec, Kind::kMaterialized);
   const bool own_o = spec.output_dtype.value_or(spec.qkv_dtype) != spec.qkv_dtype;
   const bool alike = spec.score_mod.kind == ScoreModSpec::Kind::kIdentity || !plan.kv_lens || own_o;
-  const bool heavy =
-      (given && depth > 192) || (contains(spec, Kind::kChunked) && depth > 64 && alike);
-  if (given && plan.split) return true;
-  if (heavy && !is_e4m3(spec)) return true;
+  if (given && depth > 192 && (!is_e4m3(spec) || spec::adds_to_scores(spec.mask))) return true;
+  if (contains(spec, Kind::kChunked) && depth > 64 && alike && !is_e4m3(spec)) return true;
   if (depth <= 64) return false;
   if (depth > 192) {
     const bool part_of_keys = is_e4m3(spec) ? plan.partition_tiles > 0 : plan.split;

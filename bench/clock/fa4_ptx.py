@@ -5,12 +5,13 @@
     git clone https://github.com/Dao-AILab/flash-attention && git -C flash-attention checkout f82d0dc6
     pip install nvidia-cutlass-dsl==4.5.2 quack-kernels==0.5.0 torch einops
     bench/clock/fa4_ptx.py flash-attention DEPTH none|causal -o KERNEL.ptx [--lse] [--arch sm_103a]
+                         [--dtype e4m3]
 
 f82d0dc6 is the commit of the published figures (its pull request 2605), and these are the versions
 that it asks for. 0251105a is a later one; it was run with nvidia-cutlass-dsl 4.8.1 and
 quack-kernels 0.5.3, installed without its dependencies. FlashAttention-4's own host code chooses
-the kernel and has it compiled for tensors that hold nothing: bf16, as many heads of queries as of
-keys, whatever the length. --lse has the kernel write the LSE, as in training. bench/clock/fa4.py
+the kernel and has it compiled for tensors that hold nothing: bf16 or e4m3, as many heads of queries
+as of keys, whatever the length. --lse has the kernel write the LSE, as in training. bench/clock/fa4.py
 makes the launch.
 """
 import argparse
@@ -22,6 +23,7 @@ import types
 
 SMS = 148
 LENGTH, BATCH, HIDDEN = 1024, 32, 2048  # any that is not short: the kernel is the same
+DTYPES = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn"}
 
 
 class HardwareInfo:
@@ -37,7 +39,7 @@ class HardwareInfo:
         return SMS // cluster_size
 
 
-def compile_to(folder, tree, depth, causal, lse):
+def compile_to(folder, tree, depth, dtype, causal, lse):
     """Has FlashAttention-4 compile its kernel; CuTe DSL leaves the PTX in the folder."""
     os.environ.update(CUTE_DSL_KEEP_PTX="1", CUTE_DSL_DUMP_DIR=folder)
     # The package's own __init__ loads FlashAttention-2, which is built with nvcc.
@@ -54,7 +56,7 @@ def compile_to(folder, tree, depth, causal, lse):
     if hasattr(tile_scheduler, "HardwareInfo"):
         tile_scheduler.HardwareInfo = HardwareInfo
     with FakeTensorMode():
-        q, k, v = (torch.empty(BATCH, LENGTH, HIDDEN // depth, depth, dtype=torch.bfloat16,
+        q, k, v = (torch.empty(BATCH, LENGTH, HIDDEN // depth, depth, dtype=getattr(torch, dtype),
                                device="cuda") for _ in range(3))
         interface._flash_attn_fwd(q, k, v, causal=causal, return_lse=lse)
 
@@ -66,11 +68,13 @@ def main():
     parser.add_argument("mask", choices=["none", "causal"])
     parser.add_argument("--lse", action="store_true")
     parser.add_argument("--arch", default="sm_100a")
+    parser.add_argument("--dtype", choices=DTYPES, default="bf16")
     parser.add_argument("-o", "--output", required=True)
     options = parser.parse_args()
     os.environ.update(FLASH_ATTENTION_ARCH=options.arch, CUTE_DSL_ARCH=options.arch)
     with tempfile.TemporaryDirectory() as folder:
-        compile_to(folder, options.tree, options.depth, options.mask == "causal", options.lse)
+        compile_to(folder, options.tree, options.depth, DTYPES[options.dtype],
+                   options.mask == "causal", options.lse)
         files = glob.glob(os.path.join(folder, "*.ptx"))
         if len(files) != 1:
             raise SystemExit(f"{len(files)} files of PTX, and not one")

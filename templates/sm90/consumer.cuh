@@ -22,6 +22,23 @@ struct SoftmaxOf : OnlineSoftmax<Config, kRowScales<Config>> {};
 template <class Config>
 struct SoftmaxOf<Config, true> : OriginSoftmax<Config, kRowScales<Config>> {};
 
+/// A yes or no of a warp. NOTE: beside scales of keys a number that is unknown to the compiler.
+/// Bools ptxas kept in vector registers, which lack there, and spilled 38 to 50 bytes.
+template <bool kNumber>
+struct WarpFlag {
+  using Type = bool;
+};
+template <>
+struct WarpFlag<true> {
+  struct Type {
+    u32 value;
+    ATTNJIT_DEVICE void operator=(bool yes) { value = opaque(yes); }
+    ATTNJIT_DEVICE operator bool() const { return value != 0; }
+  };
+};
+template <class Config>
+using WarpFlagOf = typename WarpFlag<keys_have_scales<Config>()>::Type;
+
 /// A consumer's rows of one work tile, and what they have come to so far. KV tiles are walked from
 /// the last to the first.
 template <class Config, class ScoreMod>
@@ -32,7 +49,7 @@ struct QueryRows {
   int index;                           ///< the KV tile that is next
   typename NoteOf<Config>::Type note;  ///< of the tile, where tiles are listed
   typename NoteOf<Config>::Type next;  ///< of the one after it
-  bool turn;                           ///< listed: it is not the first of the work tile
+  WarpFlagOf<Config> turn;             ///< listed: it is not the first of the work tile
   int first_row;                       ///< the first of the thread's two rows, which are 8 apart
   u32 q_address;
   ScoreTile scores;
@@ -81,6 +98,9 @@ struct Consumer {
   /// values (C7515, C7517, C7518).
   static constexpr bool kOnePv =
       kInPlace && !Config::kDebugWaits && !Config::kMapped && Config::kTileN <= 80;
+  /// Whether a thread finds its rows' places anew, in masked tiles and at the end of a work tile:
+  /// beside the scales of keys there are no registers to keep them in.
+  ATTNJIT_DEVICE static constexpr bool places_anew() { return keys_have_scales<Config>(); }
   /// Where O is staged: in memory of its own, if at all, or in Q's, which it then holds until it is
   /// stored.
   static constexpr bool kOwnO = Config::kOBlocks > 0 || Layout::kDirectO;
@@ -88,8 +108,8 @@ struct Consumer {
   const Smem<Config>& smem;
   const Arguments& arguments;
   const Params& params;
-  int rank;        ///< among the consumers
-  int turn_after;  ///< the barrier of the next one's turn
+  int rank;             ///< among the consumers
+  int kept_turn_after;  ///< the barrier of the next one's turn, where it is kept
   int lane;
   int warp;  ///< of the warpgroup's four
   Ring k_ring;
@@ -105,17 +125,30 @@ struct Consumer {
         arguments(launch),
         params(user),
         rank(consumer),
-        turn_after(next_turn<Config>(consumer)),
+        kept_turn_after(places_anew() ? 0 : next_turn<Config>(consumer)),
         lane(static_cast<int>(threadIdx.x & 31u)),
         warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3),
         key_scales(memory) {}
 
-  /// The warp's number and the consumer's, read anew where work is parked, and then not kept.
+  /// The barrier of the next one's turn. NOTE: what ptxas knows as loop-invariant it kept in
+  /// memory.
+  ATTNJIT_DEVICE int turn_after() const {
+    if constexpr (places_anew()) {
+      return next_turn<Config>(static_cast<int>(opaque(static_cast<u32>(rank))));
+    }
+    return kept_turn_after;
+  }
+
+  /// The warp's number and the consumer's, read anew where registers lack, and then not kept. NOTE:
+  /// beside scales of keys not where consumers take turns, who need theirs with each tile.
+  ATTNJIT_DEVICE static constexpr bool reads_rank() {
+    return parks_work<Config>() || (places_anew() && !Config::kPingPong);
+  }
   ATTNJIT_DEVICE int warp_here() const {
-    return parks_work<Config>() ? warp_uniform(thread_read_anew() >> 5) & 3 : warp;
+    return reads_rank() ? warp_uniform(thread_read_anew() >> 5) & 3 : warp;
   }
   ATTNJIT_DEVICE int rank_here() const {
-    if constexpr (parks_work<Config>() && Config::kConsumers > 1) {
+    if constexpr (reads_rank() && Config::kConsumers > 1) {
       return warp_uniform(thread_read_anew() >> 7) - Layout::kProducers;
     }
     return rank;
@@ -238,6 +271,8 @@ struct Consumer {
   }
   /// Asks a mask which scores of a tile it shows: while they are made.
   ATTNJIT_DEVICE void ask_mask(Bits& bits, Rows& rows) {
+    // NOTE: a modification is told with each tile, so that there it is kept.
+    if constexpr (ScoreMod::kIdentity) place_rows(rows);
     rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
     if constexpr (Config::kMapped && !Mask::kHidesNothing) {
       // Of a block that is seen whole, whatever the mask shows of it, the tile ends past the keys.
@@ -286,6 +321,8 @@ struct Consumer {
       if constexpr (!asks_first()) ask_mask(bits, rows);
       if constexpr (kInPlace) {
         ScoresOf<Config>::hide(bits);
+      } else if constexpr (keys_have_scales<Config>()) {
+        hide_by_keys(s, bits);
       } else {
         hide(s, bits);
       }
@@ -293,18 +330,18 @@ struct Consumer {
   }
 
   /// Makes P of them. end() waits for the product of the tile before, which reads P's registers
-  /// until then. True where earlier tiles are to be corrected.
+  /// until then. True where earlier tiles are to be corrected yet.
   template <class End>
   ATTNJIT_DEVICE bool make_probabilities(Scores& s, Rows& rows, float (&correction)[2],
                                          const End& end) {
-    bool moved;
+    bool moved = false;
     if constexpr (kInPlace) {
       moved = rows.softmax.template step<ScoresOf<Config>>(correction);
       end();
       ScoresOf<Config>::template pack<kPvBf16>(rows.p);
     } else if constexpr (keys_have_scales<Config>()) {
       // NOTE: loads stand between the exponentials, beyond which the compiler moves no wait.
-      moved = rows.softmax.step(s, correction, end);
+      rows.softmax.step(s, end, [&](const float(&factors)[2]) { correct(rows, factors); });
       key_scales.finish(rows.softmax.sum, s, lane);
       pack_probabilities<Config>(rows.p, s);
     } else {
@@ -359,7 +396,7 @@ struct Consumer {
     float correction[2];
     wgmma_fence();
     begin_qk(rows);
-    if (passes_turn) pass_turn<Config>(turn_after);
+    if (passes_turn) pass_turn<Config>(turn_after());
     key_scales.await();
     look_ahead(rows, note);
     if constexpr (asks_first()) {
@@ -398,7 +435,7 @@ struct Consumer {
     await_v();
     wgmma_fence();
     begin_pv(rows);
-    pass_turn<Config>(turn_after);
+    pass_turn<Config>(turn_after());
     key_scales.await();
     key_scales.begin(lane);
     look_ahead(rows, note);
@@ -452,7 +489,7 @@ struct Consumer {
   }
   ATTNJIT_DEVICE void take_turn() {
     await_turn<Config>(rank);
-    pass_turn<Config>(turn_after);
+    pass_turn<Config>(turn_after());
   }
 
   /// The KV tiles that these rows see, and P V of the last one. NOTE: a loop for each kind of tile.
@@ -517,7 +554,8 @@ struct Consumer {
   /// these rows see no more. Full tiles have a loop of their own: what does not change within it is
   /// computed before it. So do those of which a map has bits: masks that need a map may have many.
   ATTNJIT_DEVICE void walk_list(Rows& rows) {
-    bool left = false;  // P of a tile is to be multiplied yet
+    WarpFlagOf<Config> left;  // P of a tile is to be multiplied yet
+    left = false;
     rows.next = announced_note<Note>(rows.work);
     rows.turn = false;
     if (!rows.next.is_tile()) release_q_early();
@@ -668,6 +706,24 @@ struct Consumer {
            has_head<Config>(row);
   }
 
+  /// The first of a thread's two rows of a work tile.
+  ATTNJIT_DEVICE static int first_row_of(const WorkTile& work, int thread) {
+    const int of_consumers = thread - Layout::kProducers * kWarpgroupThreads;
+    return work.first_row + (of_consumers >> 5) * kWarpRows + ((thread & 31) >> 2);
+  }
+  /// Finds where the thread's rows are, where that is not kept.
+  ATTNJIT_DEVICE static void place_rows(Rows& rows) {
+    if constexpr (places_anew()) {
+      rows.first_row = first_row_of(rows.work, thread_read_anew());
+      for_both_rows<loops_over_rows<Config>()>([&](int half) {
+        const int row = rows.first_row + 8 * half;
+        Coord& place = rows.scores.row[half];
+        place.h = rows.work.head + head_of_row<Config>(row);
+        place.q_idx = (row >> Config::kGqaShift) + place.kv_len - place.q_len;
+      });
+    }
+  }
+
   /// Keeps what is needed again of a work tile behind its last KV tile, where it is parked.
   ATTNJIT_DEVICE void park(const WorkTile& work, int let_pass) const {
     if constexpr (parks_work<Config>()) {
@@ -719,8 +775,7 @@ struct Consumer {
         work.kv_len = word(6);
       }
       if constexpr (Config::kSplit) work.partition = word(7);
-      const int of_consumers = thread - Layout::kProducers * kWarpgroupThreads;
-      rows.first_row = work.first_row + (of_consumers >> 5) * kWarpRows + ((thread & 31) >> 2);
+      rows.first_row = first_row_of(work, thread);
       for_both_rows<loops_over_rows<Config>()>([&](int half) {
         rows.scores.row[half].h = work.head + head_of_row<Config>(rows.first_row + 8 * half);
       });
@@ -790,12 +845,13 @@ struct Consumer {
       }
     }
     find_parked(rows);
+    place_rows(rows);
     finish(rows);
   }
 
   /// All work tiles that the producer announces.
   ATTNJIT_DEVICE void run() {
-    if (rank == Config::kConsumers - 1) pass_turn<Config>(turn_after);
+    if (rank == Config::kConsumers - 1) pass_turn<Config>(turn_after());
     while (true) {
       smem.next_work_tile();
       smem.wait(smem.q_full(q_ring.stage, rank_here()), q_ring.parity);

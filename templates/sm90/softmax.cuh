@@ -104,6 +104,36 @@ ATTNJIT_DEVICE void hide(float (&s)[kCount], const ColumnBits<kCount>& bits) {
   }
 }
 
+/// The same of four columns of both rows at a time, as scales of keys come. NOTE: of the eight bits
+/// of a byte ptxas makes seven predicates, and leaves the last for the end, until when it keeps
+/// what those scores are made of: at depth 64 it spilled 40 bytes. The upper four of them moved
+/// down, it makes four predicates at a time.
+template <int kCount>
+ATTNJIT_DEVICE void hide_by_keys(float (&s)[kCount], const ColumnBits<kCount>& bits) {
+  constexpr int kWords = ceil_div(kCount / 2, 32);
+  static_assert(kCount % 8 == 0, "columns are whole fours");
+  u32 moved[2][kWords];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    // NOTE: opaque, or else the compiler would take the bits from where they were.
+    for (int word = 0; word < kWords; ++word) moved[half][word] = opaque(bits[half][word] >> 4);
+  }
+#pragma unroll
+  for (int first = 0; first < kCount / 2; first += 4) {
+    const bool upper = first % 8 != 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const u32 word = (upper ? moved : bits)[half][first / 32];
+#pragma unroll
+      for (int column = first; column < first + 4; ++column) {
+        float& score = s[2 * column - (column & 1) + 2 * half];
+        score = (word >> (column % 32 - (upper ? 4 : 0)) & 1) != 0 ? score : -infinity();
+      }
+    }
+  }
+}
+
 /// Which of a thread's next `columns` columns, 32 at most, from `first_kv` on, a mask that reads a
 /// tensor shows to a row. kLoads: pairs of columns that are on their way at a time.
 template <class Mask, int kLoads, class Params>

@@ -193,6 +193,11 @@ TEST(Sm90Plan, ParkedWorkTilesHaveRoom) {
   };
   EXPECT_TRUE(parks(128, widened(0)));
   EXPECT_FALSE(parks(128, widened(1)));
+  const auto of_rows = [](AttentionSpec& s) {
+    s.mask = mask_of(MaskSpec::Kind::kSlidingWindow), s.scales = Scales::kToken;
+  };
+  EXPECT_FALSE(parks(64, [&](AttentionSpec& s) { of_rows(s), s.qkv_dtype = Dtype::kE4m3; }));
+  EXPECT_FALSE(parks(128, [&](AttentionSpec& s) { of_rows(s), s.kv_dtype = Dtype::kE4m3; }));
 }
 
 TEST(Sm90Plan, BarriersCountEachConsumerWarp) {

@@ -80,12 +80,7 @@ TEST_F(Sm90Parked, WorkTilesAreFoundAgain) {
        {in_parts(lse, 1, 256), dense},
        {in_parts(widened(parked_spec(128, added_numbers())), 1, 128), dense},
        {of_eight_bits(parked_spec(256, added_numbers())), dense},
-       {parked_spec(128, chunked(64)), dense},
-       {of_eight_bits(parked_spec(64, window_of(60)), Scales::kToken), dense},
-       {in_parts(of_eight_bits(parked_spec(64, window_of(60)), Scales::kToken), 2), dense},
-       {of_sequences(in_parts(of_eight_bits(parked_spec(64, window_of(60)), Scales::kToken), 0), 16,
-                     true),
-        ragged}},
+       {parked_spec(128, chunked(64)), dense}},
       2));
 }
 
@@ -116,17 +111,6 @@ TEST_F(Sm90Parked, SpillsNothing) {
       in_parts(widened(parked_spec(192, near())), 1, 256),
   };
   expect_no_spills(some_of<AttentionSpec>(specs, 3));
-}
-
-// Rows of a window may have masked tiles, full ones and masked ones again. A walk of tiles that
-// ended with the full ones gave keys before the window weight.
-TEST_F(Sm90Parked, WindowsBesideScalesOfRowsEndMasked) {
-  const std::vector<Lengths> dense = {{{200}, {900}}};
-  expect_passes(
-      some_of<Trial>({{of_eight_bits(parked_spec(64, window_of(300)), Scales::kToken), dense},
-                      {widened(parked_spec(128, window_of(300)), Scales::kToken), dense},
-                      {of_eight_bits(parked_spec(128, chunked(400)), Scales::kToken), dense}},
-                     1));
 }
 
 // Behind the stores of O a warp is whole again, where a work tile ends in two ways. Of a warp that

@@ -19,18 +19,16 @@ bool parks_work(const AttentionSpec& spec, const Sm90Plan& plan) {
   const int depth = spec.qk_depth;
   const bool simple = spec.mask.kind == Kind::kNull || spec.mask.kind == Kind::kCausal;
   const bool decode = decodes(spec, kSm90ConsumerRows);
+  // NOTE: beside scales of keys consumers find anew where their rows are, which is enough. Causal
+  // ones took 1.05 of the time when they parked (docs/sm90.md).
+  if (plan.key_scales) return false;
   const bool given = contains(spec, Kind::kMaterialized);
   if (given && plan.split && (!plan.widens_kv || depth <= 192)) return true;
   if (plan.widens_kv) {
-    const bool scaled =
-        depth > 64 && spec.ov_depth <= 128 && plan.key_scales && !(decode && plan.listed);
     if (depth > 192) return !simple && !spec::adds_to_scores(spec.mask);
-    return !simple && (scaled || (spec.ov_depth > 128 && plan.listed && plan.split));
+    return !simple && spec.ov_depth > 128 && plan.listed && plan.split;
   }
   if (decode) return depth > 192;
-  // NOTE: causal ones spill 8 bytes, and took 1.05 of the time when they parked (docs/sm90.md).
-  if (plan.key_scales && !simple && (depth <= 64 ? !plan.listed : plan.split)) return true;
-  if (plan.key_scales && depth <= 64 && plan.split && plan.partition_tiles > 0) return true;
   if (!is_e4m3(spec) && depth > 128 && spec.ov_depth <= 128) {
     return !simple || plan.kv_lens || plan.split;
   }

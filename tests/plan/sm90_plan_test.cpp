@@ -186,18 +186,17 @@ TEST(Sm90Plan, ParkedWorkTilesHaveRoom) {
   };
   EXPECT_TRUE(parks(256, eight(Dtype::kBf16)));
   EXPECT_FALSE(parks(256, eight(Dtype::kBits)));
-  const auto widened = [&](int partitions) {
-    return [=](AttentionSpec& s) {
-      given(Dtype::kBf16)(s), s.kv_dtype = Dtype::kE4m3, s.num_partitions = partitions;
-    };
+  const auto parts = [&](Dtype dtype, int partitions, auto change) {
+    return [=](AttentionSpec& s) { given(dtype)(s), s.num_partitions = partitions, change(s); };
   };
-  EXPECT_TRUE(parks(128, widened(0)));
-  EXPECT_FALSE(parks(128, widened(1)));
-  const auto of_rows = [](AttentionSpec& s) {
-    s.mask = mask_of(MaskSpec::Kind::kSlidingWindow), s.scales = Scales::kToken;
-  };
-  EXPECT_FALSE(parks(64, [&](AttentionSpec& s) { of_rows(s), s.qkv_dtype = Dtype::kE4m3; }));
-  EXPECT_FALSE(parks(128, [&](AttentionSpec& s) { of_rows(s), s.kv_dtype = Dtype::kE4m3; }));
+  const auto widens = [](AttentionSpec& s) { s.kv_dtype = Dtype::kE4m3; };
+  const auto is_eight = [](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; };
+  EXPECT_TRUE(parks(128, parts(Dtype::kBits, 0, [](AttentionSpec&) {})));
+  EXPECT_TRUE(parks(128, parts(Dtype::kBf16, 0, widens)));
+  EXPECT_FALSE(parks(128, parts(Dtype::kBf16, 1, widens)));
+  EXPECT_FALSE(parks(128, parts(Dtype::kBits, 0, widens)));
+  EXPECT_TRUE(parks(64, parts(Dtype::kBf16, 0, is_eight)));
+  EXPECT_FALSE(parks(256, parts(Dtype::kBits, 0, is_eight)));
 }
 
 TEST(Sm90Plan, BarriersCountEachConsumerWarp) {

@@ -22,8 +22,11 @@ bool parks_work(const AttentionSpec& spec, const Sm90Plan& plan) {
   // NOTE: beside scales of keys consumers find anew where their rows are, which is enough. Causal
   // ones took 1.05 of the time when they parked (docs/sm90.md).
   if (plan.key_scales) return false;
-  const bool given = contains(spec, Kind::kMaterialized);
-  if (given && plan.split && (!plan.widens_kv || depth <= 192)) return true;
+  // Numbers of a tensor take registers with each tile; bools do where K and V have 16 bits.
+  const bool eight_bits = is_e4m3(spec) || plan.widens_kv;
+  const bool reads =
+      contains(spec, Kind::kMaterialized) && (!eight_bits || spec::adds_to_scores(spec.mask));
+  if (reads && plan.split && (!plan.widens_kv || depth <= 192)) return true;
   if (plan.widens_kv) {
     if (depth > 192) return !simple && !spec::adds_to_scores(spec.mask);
     return !simple && spec.ov_depth > 128 && plan.listed && plan.split;
@@ -36,7 +39,7 @@ bool parks_work(const AttentionSpec& spec, const Sm90Plan& plan) {
   // but for O of another type.
   const bool own_o = spec.output_dtype.value_or(spec.qkv_dtype) != spec.qkv_dtype;
   const bool alike = spec.score_mod.kind == ScoreModSpec::Kind::kIdentity || !plan.kv_lens || own_o;
-  if (given && depth > 192 && (!is_e4m3(spec) || spec::adds_to_scores(spec.mask))) return true;
+  if (reads && depth > 192) return true;
   if (contains(spec, Kind::kChunked) && depth > 64 && alike && !is_e4m3(spec)) return true;
   if (depth <= 64) return false;
   if (depth > 192) {

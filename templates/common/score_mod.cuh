@@ -30,6 +30,12 @@ constexpr bool interprets() {
   return requires { Function::kInterprets; };
 }
 
+/// Whether a modification reads a number of memory for each score.
+template <class ScoreMod>
+constexpr bool reads_numbers() {
+  return requires { ScoreMod::kReads; };
+}
+
 /// Shared by modifications for which nothing of a head is computed.
 struct Stateless {
   using State = NoState;

@@ -98,6 +98,11 @@ struct Consumer {
   /// values (C7515, C7517, C7518).
   static constexpr bool kOnePv =
       kInPlace && !Config::kDebugWaits && !Config::kMapped && Config::kTileN <= 80;
+  /// Whether the address of Q is found anew with each tile. NOTE: of one that stays as it is ptxas
+  /// keeps a descriptor for each step of Q, for which registers lack beside numbers that are added.
+  static constexpr bool kFindsQ = parks_work<Config>() && Config::kQStages == 1 &&
+                                  Config::kQkDepth > 192 && !Config::kE4m3 && !Config::kWidensKv &&
+                                  reads_numbers<ScoreMod>();
   /// Whether a thread finds its rows' places anew, in masked tiles and at the end of a work tile:
   /// beside the scales of keys there are no registers to keep them in.
   ATTNJIT_DEVICE static constexpr bool places_anew() { return keys_have_scales<Config>(); }
@@ -154,6 +159,13 @@ struct Consumer {
     return rank;
   }
 
+  /// Which group's bits of a note are its own. NOTE: of a number that stays as it is ptxas keeps
+  /// the bits, for which registers lack where K and V are widened and sequences differ.
+  ATTNJIT_DEVICE int own_bits() const {
+    constexpr bool kMade = parks_work<Config>() && Config::kWidensKv && kLengthsDiffer<Config>;
+    return kMade ? static_cast<int>(opaque(static_cast<u32>(rank))) : rank;
+  }
+
   // ---- Handing memory back. Each warp arrives for itself.
 
   ATTNJIT_DEVICE void release_k() {
@@ -193,6 +205,10 @@ struct Consumer {
 
   ATTNJIT_DEVICE void begin_qk(const Rows& rows) {
     issue_qk<Config>(rows.q_address, smem.k(k_ring.stage));
+  }
+  /// Finds where Q is for the next tile, behind the products of this one.
+  ATTNJIT_DEVICE void find_q(Rows& rows) const {
+    if constexpr (kFindsQ) rows.q_address = smem.q(0, rank_here());
   }
   ATTNJIT_DEVICE void begin_pv(Rows& rows) {
     issue_pv<Config>(rows.p, smem.v(v_ring.stage));
@@ -243,7 +259,7 @@ struct Consumer {
   }
 
   ATTNJIT_DEVICE bool is_masked(const Rows& rows) const {
-    return Config::kListed ? !rows.note.full(rank) : !rows.in_core();
+    return Config::kListed ? !rows.note.full(own_bits()) : !rows.in_core();
   }
   /// Whether the map has bits of the tile, which these rows see in part.
   ATTNJIT_DEVICE bool has_bits(const Rows& rows) const {
@@ -397,6 +413,7 @@ struct Consumer {
     wgmma_fence();
     begin_qk(rows);
     if (passes_turn) pass_turn<Config>(turn_after());
+    find_q(rows);
     key_scales.await();
     look_ahead(rows, note);
     if constexpr (asks_first()) {
@@ -436,6 +453,7 @@ struct Consumer {
     wgmma_fence();
     begin_pv(rows);
     pass_turn<Config>(turn_after());
+    find_q(rows);
     key_scales.await();
     key_scales.begin(lane);
     look_ahead(rows, note);
@@ -562,11 +580,11 @@ struct Consumer {
     while (rows.next.is_tile() || left) {
       rows.note = rows.next;
       rows.index = rows.note.tile();
-      const bool sees = rows.note.seen(rank);
-      if (!interprets<ScoreMod>() && sees && left && rows.note.full(rank)) {
+      const bool sees = rows.note.seen(own_bits());
+      if (!interprets<ScoreMod>() && sees && left && rows.note.full(own_bits())) {
         while (true) {
           tile(rows, false);
-          if (!rows.next.full(rank)) break;
+          if (!rows.next.full(own_bits())) break;
           rows.index = rows.next.tile();
         }
       } else if (sees && left && has_bits(rows)) {

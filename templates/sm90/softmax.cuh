@@ -74,7 +74,7 @@ ATTNJIT_DEVICE void modify_scores(float (&s)[kCount], const ScoreTile& tile,
         for (int k = 0; k < 2; ++k) {
           float& score = s[i + 2 * half + k];
           c.kv_idx = tile.first_kv + 2 * i + k;
-          if constexpr (requires { ScoreMod::kReads; }) {
+          if constexpr (reads_numbers<ScoreMod>()) {
             const int key = whole ? c.kv_idx : min(c.kv_idx, c.kv_len - 1);
             score = ScoreMod::apply_reading(row_state, score * row_scale, c, key, p);
           } else {

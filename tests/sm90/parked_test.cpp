@@ -153,6 +153,19 @@ TEST_F(Sm90Parked, TensorsSpillNothing) {
       2));
 }
 
+// Beside 256 columns consumers make anew with each tile what ptxas would keep: the descriptors of
+// Q beside numbers that are added, and of widened K and V the place of its bits in notes. These
+// spilled 8 to 104 bytes.
+TEST_F(Sm90Parked, WhatATileNeedsIsMadeAnew) {
+  const MaskSpec documents =
+      expression_of("p.doc[q_idx] == p.doc[kv_idx]", {{"doc", ParamSpec::Type::kI32Array}});
+  expect_no_spills(some_of<AttentionSpec>(
+      {of_sequences(in_parts(parked_spec(256, added_numbers()), 0), 16, true),
+       of_sequences(parked_spec(256, added_numbers()), 1, true),
+       of_sequences(widened(parked_spec(256, documents)), 64, false)},
+      2));
+}
+
 // A producer that asks a mask about tiles, and finds where its sequences' pages lie, has registers
 // enough: these spilled 16 to 132 bytes.
 TEST_F(Sm90Parked, ProducersOfListsOverPagesSpillNothing) {

@@ -22,8 +22,9 @@ struct SoftmaxOf : OnlineSoftmax<Config, kRowScales<Config>> {};
 template <class Config>
 struct SoftmaxOf<Config, true> : OriginSoftmax<Config, kRowScales<Config>> {};
 
-/// A yes or no of a warp. NOTE: beside scales of keys a number that is unknown to the compiler.
-/// Bools ptxas kept in vector registers, which lack there, and spilled 38 to 50 bytes.
+/// A yes or no of a warp. NOTE: where registers lack beside scales of keys, a number that is
+/// unknown to the compiler. Bools ptxas kept in vector registers, which lack there, and spilled 38
+/// to 50 bytes.
 template <bool kNumber>
 struct WarpFlag {
   using Type = bool;
@@ -37,7 +38,7 @@ struct WarpFlag<true> {
   };
 };
 template <class Config>
-using WarpFlagOf = typename WarpFlag<keys_have_scales<Config>()>::Type;
+using WarpFlagOf = typename WarpFlag<places_rows_anew<Config>()>::Type;
 
 /// A consumer's rows of one work tile, and what they have come to so far. KV tiles are walked from
 /// the last to the first.
@@ -103,9 +104,6 @@ struct Consumer {
   static constexpr bool kFindsQ = parks_work<Config>() && Config::kQStages == 1 &&
                                   Config::kQkDepth > 192 && !Config::kE4m3 && !Config::kWidensKv &&
                                   reads_numbers<ScoreMod>();
-  /// Whether a thread finds its rows' places anew, in masked tiles and at the end of a work tile:
-  /// beside the scales of keys there are no registers to keep them in.
-  ATTNJIT_DEVICE static constexpr bool places_anew() { return keys_have_scales<Config>(); }
   /// Where O is staged: in memory of its own, if at all, or in Q's, which it then holds until it is
   /// stored.
   static constexpr bool kOwnO = Config::kOBlocks > 0 || Layout::kDirectO;
@@ -130,7 +128,7 @@ struct Consumer {
         arguments(launch),
         params(user),
         rank(consumer),
-        kept_turn_after(places_anew() ? 0 : next_turn<Config>(consumer)),
+        kept_turn_after(places_rows_anew<Config>() ? 0 : next_turn<Config>(consumer)),
         lane(static_cast<int>(threadIdx.x & 31u)),
         warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3),
         key_scales(memory) {}
@@ -138,16 +136,16 @@ struct Consumer {
   /// The barrier of the next one's turn. NOTE: what ptxas knows as loop-invariant it kept in
   /// memory.
   ATTNJIT_DEVICE int turn_after() const {
-    if constexpr (places_anew()) {
+    if constexpr (places_rows_anew<Config>()) {
       return next_turn<Config>(static_cast<int>(opaque(static_cast<u32>(rank))));
     }
     return kept_turn_after;
   }
 
   /// The warp's number and the consumer's, read anew where registers lack, and then not kept. NOTE:
-  /// beside scales of keys not where consumers take turns, who need theirs with each tile.
+  /// beside scales of keys only with O of more columns, whose products need uniform registers.
   ATTNJIT_DEVICE static constexpr bool reads_rank() {
-    return parks_work<Config>() || (places_anew() && !Config::kPingPong);
+    return parks_work<Config>() || (places_rows_anew<Config>() && Layout::kPvColumns > 192);
   }
   ATTNJIT_DEVICE int warp_here() const {
     return reads_rank() ? warp_uniform(thread_read_anew() >> 5) & 3 : warp;
@@ -337,7 +335,7 @@ struct Consumer {
       if constexpr (!asks_first()) ask_mask(bits, rows);
       if constexpr (kInPlace) {
         ScoresOf<Config>::hide(bits);
-      } else if constexpr (keys_have_scales<Config>()) {
+      } else if constexpr (places_rows_anew<Config>()) {
         hide_by_keys(s, bits);
       } else {
         hide(s, bits);
@@ -357,7 +355,8 @@ struct Consumer {
       ScoresOf<Config>::template pack<kPvBf16>(rows.p);
     } else if constexpr (keys_have_scales<Config>()) {
       // NOTE: loads stand between the exponentials, beyond which the compiler moves no wait.
-      rows.softmax.step(s, end, [&](const float(&factors)[2]) { correct(rows, factors); });
+      moved = rows.softmax.step(s, correction, end,
+                                [&](const float(&factors)[2]) { correct(rows, factors); });
       key_scales.finish(rows.softmax.sum, s, lane);
       pack_probabilities<Config>(rows.p, s);
     } else {
@@ -731,7 +730,7 @@ struct Consumer {
   }
   /// Finds where the thread's rows are, where that is not kept.
   ATTNJIT_DEVICE static void place_rows(Rows& rows) {
-    if constexpr (places_anew()) {
+    if constexpr (places_rows_anew<Config>()) {
       rows.first_row = first_row_of(rows.work, thread_read_anew());
       for_both_rows<loops_over_rows<Config>()>([&](int half) {
         const int row = rows.first_row + 8 * half;

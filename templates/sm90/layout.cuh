@@ -76,6 +76,13 @@ template <class Config>
 constexpr bool parks_work() {
   return requires { Config::kParkedOffset; };
 }
+/// Whether consumers beside scales of keys find anew where their rows are, and keep as little as
+/// they can in registers, of which ptxas would spill some.
+template <class Config>
+constexpr bool places_rows_anew() {
+  return requires { Config::kPlacesRowsAnew; };
+}
+
 /// Whether there is room for the places of lists of work, of each warp that has one.
 template <class Config>
 constexpr bool lists_fit() {

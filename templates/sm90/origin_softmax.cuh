@@ -17,14 +17,17 @@ struct OriginSoftmax {
   float origin[2] = {0.0f, 0.0f};  ///< 0: the row has seen nothing
   float sum[2] = {0.0f, 0.0f};     ///< of this lane's columns, which who has the scales adds up
 
-  /// Replaces exponents by probabilities relative to the running maximum. end() waits for the
-  /// product of the tile before. Where a row's maximum moved, in the whole warp correct(factors)
-  /// multiplies the outputs so far. NOTE: there and not later: a tile that moves none writes no
-  /// factors, so that ptxas kept those of a tile before, in two registers. NOTE: end() stands on
-  /// both ways: before they part ptxas moves the wait up beside the maxima, and kernels of depth 64
-  /// took up to 1.08 of the time.
+  /// Replaces exponents by probabilities relative to the running maximum. True, in the whole warp,
+  /// where a row's maximum moved: earlier outputs are then to be multiplied by `correction`. end()
+  /// waits for the product of the tile before.
+  ///
+  /// NOTE: where registers lack correct(correction) multiplies them before the exponentials. A tile
+  /// that moves none writes no factors, so that ptxas kept those of a tile before, in two
+  /// registers. end() stands on both ways then: before they part ptxas moves the wait up beside the
+  /// maxima.
   template <int kCount, class End, class Correct>
-  ATTNJIT_DEVICE void step(float (&s)[kCount], const End& end, const Correct& correct) {
+  ATTNJIT_DEVICE bool step(float (&s)[kCount], float (&correction)[2], const End& end,
+                           const Correct& correct) {
     static_assert(Config::kExp2FmaPairs == 0 && !sums_by_product<Config>(),
                   "exponentials are the MUFU's, and sums are added up");
     float largest[2];
@@ -36,16 +39,21 @@ struct OriginSoftmax {
         largest[half] = fmaxf(largest[half], fmaxf(s[i], s[i + 1]));
       }
     });
-    if (maxima_stay(largest)) {
-      end();
+    bool moved = follow_far_maxima(s, largest, correction);
+    if constexpr (places_rows_anew<Config>()) {
+      if (moved) {
+        end();
+        correct(correction);
+      } else {
+        end();
+      }
+      moved = false;
     } else {
-      float correction[2];
-      follow_maxima(s, largest, correction);
       end();
-      correct(correction);
     }
 #pragma unroll
     for (float& score : s) score = exp2_approx(score);
+    return moved;
   }
 
   /// As OnlineSoftmax's.
@@ -59,20 +67,17 @@ struct OriginSoftmax {
     return origin[half] != 0.0f && largest <= Config::kPBias + Config::kRescaleThreshold;
   }
 
-  /// Whether in the warp no maximum has grown far.
-  ATTNJIT_DEVICE bool maxima_stay(float (&largest)[2]) const {
+  /// Moves the origins, if in the warp a maximum has grown far, and makes exponents and sums
+  /// relative to them. True where it has.
+  template <int kCount>
+  ATTNJIT_DEVICE bool follow_far_maxima(float (&s)[kCount], float (&largest)[2],
+                                        float (&correction)[2]) {
     bool keep = true;
     for_both_rows<true>([&](int half) {
       if constexpr (Config::kRescaleByRow) largest[half] = quad_max(largest[half]);
       keep = keep && stays(half, largest[half]);
     });
-    return __all_sync(0xffffffffu, keep);
-  }
-
-  /// Moves the origins to the maxima, and makes exponents and sums relative to them.
-  template <int kCount>
-  ATTNJIT_DEVICE void follow_maxima(float (&s)[kCount], const float (&largest)[2],
-                                    float (&correction)[2]) {
+    if (__all_sync(0xffffffffu, keep)) return false;
     for_both_rows<true>([&](int half) {
       const bool first = origin[half] == 0.0f;
       float top = quad_max(largest[half]);
@@ -91,6 +96,7 @@ struct OriginSoftmax {
       }
       sum[half] *= correction[half];
     });
+    return true;
   }
 };
 

@@ -197,6 +197,36 @@ TEST(Sm90Plan, ParkedWorkTilesHaveRoom) {
   EXPECT_FALSE(parks(128, parts(Dtype::kBits, 0, widens)));
   EXPECT_TRUE(parks(64, parts(Dtype::kBf16, 0, is_eight)));
   EXPECT_FALSE(parks(256, parts(Dtype::kBits, 0, is_eight)));
+  const auto of_rows = [](AttentionSpec& s) {
+    s.mask = mask_of(MaskSpec::Kind::kSlidingWindow), s.scales = Scales::kToken;
+  };
+  EXPECT_TRUE(parks(64, [&](AttentionSpec& s) { of_rows(s), s.qkv_dtype = Dtype::kE4m3; }));
+  EXPECT_FALSE(parks(128, [&](AttentionSpec& s) { of_rows(s), s.kv_dtype = Dtype::kE4m3; }));
+}
+
+// Beside scales of rows consumers keep little where that costs no time, and do not park then.
+TEST(Sm90Plan, RowsArePlacedAnewWhereThatCostsNothing) {
+  const auto places = [](int depth, Dtype dtype, bool bits, Scales scales = Scales::kToken) {
+    AttentionSpec spec = sm90_spec(depth);
+    spec.scales = scales;
+    spec.qkv_dtype = dtype;
+    if (dtype != Dtype::kE4m3) spec.kv_dtype = Dtype::kE4m3;
+    spec.mask = mask_of(bits ? MaskSpec::Kind::kMaterialized : MaskSpec::Kind::kSlidingWindow);
+    spec.mask.dtype = Dtype::kBits;
+    const KernelPlan plan = plan_of(spec);
+    const bool anew = plan.sm90->places_rows_anew;
+    EXPECT_EQ(constants_of(plan).contains("kPlacesRowsAnew"), anew);
+    EXPECT_FALSE(anew && plan.sm90->parks_work);
+    return anew;
+  };
+  EXPECT_TRUE(places(80, Dtype::kE4m3, false));
+  EXPECT_TRUE(places(128, Dtype::kBf16, false));
+  EXPECT_TRUE(places(192, Dtype::kE4m3, false));
+  for (const int depth : {64, 256}) {
+    EXPECT_FALSE(places(depth, Dtype::kE4m3, false));
+    EXPECT_TRUE(places(depth, Dtype::kE4m3, true));
+  }
+  EXPECT_FALSE(places(128, Dtype::kE4m3, false, Scales::kHead));
 }
 
 TEST(Sm90Plan, BarriersCountEachConsumerWarp) {

@@ -80,7 +80,12 @@ TEST_F(Sm90Parked, WorkTilesAreFoundAgain) {
        {in_parts(lse, 1, 256), dense},
        {in_parts(widened(parked_spec(128, added_numbers())), 1, 128), dense},
        {of_eight_bits(parked_spec(256, added_numbers())), dense},
-       {parked_spec(128, chunked(64)), dense}},
+       {parked_spec(128, chunked(64)), dense},
+       {of_eight_bits(parked_spec(64, window_of(60)), Scales::kToken), dense},
+       {in_parts(of_eight_bits(parked_spec(64, window_of(60)), Scales::kToken), 2), dense},
+       {of_sequences(in_parts(of_eight_bits(parked_spec(64, window_of(60)), Scales::kToken), 0), 16,
+                     true),
+        ragged}},
       2));
 }
 

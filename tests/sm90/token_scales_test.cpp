@@ -152,17 +152,20 @@ TEST_F(Sm90TokenScales, DamagesAreSeen) {
 // not, in the work tiles that follow, where sequences differ and where keys have parts.
 TEST_F(Sm90TokenScales, RowsArePlacedAnew) {
   const MaskSpec of_heads = expression_of("(h % 2 == 0) == (q_idx - kv_idx < 150)");
-  AttentionSpec unpacked = with_group(token_spec(64, of_heads), 6, 3);
+  AttentionSpec unpacked = with_group(token_spec(80, of_heads), 6, 3);
   unpacked.return_lse = true;
-  AttentionSpec parts = token_spec(64, window_of(60));
+  AttentionSpec parts = token_spec(128, window_of(60));
   parts.num_partitions = 2;
-  AttentionSpec pages = of_sequences(token_spec(64, window_of(60)), 16, true);
+  AttentionSpec pages = of_sequences(token_spec(96, window_of(60)), 16, true);
   pages.num_partitions = 0;
+  MaskSpec bits = mask_of(Kind::kMaterialized);
+  bits.dtype = Dtype::kBits;
   expect_passes(some_of<Trial>({{token_spec(128, of_heads), {{{141, 141}, {300, 300}}}},
                                 {unpacked, {{{200, 200}, {330, 330}}}},
                                 {parts, {{{200, 200}, {330, 330}}}},
                                 {pages, {{{200, 1, 70}, {330, 90, 70}}}},
-                                {token_spec(256, of_heads), {{{141, 141}, {300, 300}}}}},
+                                {token_spec(256, bits), {{{141, 141}, {300, 300}}}},
+                                {token_spec(64, bits), {{{141, 141}, {300, 300}}}}},
                                2));
   expect_seen(
       token_spec(128, of_heads), {{141, 141}, {300, 300}},
@@ -185,9 +188,8 @@ TEST_F(Sm90TokenScales, WindowsEndMasked) {
                                1));
 }
 
-// With where rows are, and with the factors of a maximum that moved, these spilled 8 to 172 bytes.
+// With where rows are, and with the factors of a maximum that moved, these spilled 8 to 56 bytes.
 TEST_F(Sm90TokenScales, SpillsNothing) {
-  const MaskSpec causal = mask_of(Kind::kCausal), none = mask_of(Kind::kNull);
   const MaskSpec window = window_of(512), near = expression_of("abs(q_idx - kv_idx) < 100");
   MaskSpec bits = mask_of(Kind::kMaterialized);
   bits.dtype = Dtype::kBits;
@@ -196,18 +198,15 @@ TEST_F(Sm90TokenScales, SpillsNothing) {
     spec.output_dtype = Dtype::kF32;
     return spec;
   };
-  const auto in_parts = [](AttentionSpec spec, int keys) {
-    spec.num_partitions = keys > 0 ? 1 : 0;
-    spec.partition_keys = keys;
-    return spec;
-  };
+  AttentionSpec parts = of(128, bits);
+  parts.partition_keys = 256;
+  AttentionSpec narrow = of(192, window);
+  narrow.ov_depth = 128;
   expect_no_spills(some_of<AttentionSpec>(
       {token_spec(128), of_sequences(token_spec(128), 16, true), token_spec(256), token_spec(64),
-       token_spec(192), of(64, window), in_parts(of(64, causal), 0), in_parts(of(64, none), 0),
-       in_parts(of(64, window), 256), of_sequences(of(64, window), 64, true),
-       of_sequences(in_parts(of(64, causal), 0), 16, true), of(80, window),
-       of_sequences(of(80, near), 64, false), of(128, bits), of(128, window),
-       of_sequences(of(256, bits), 0, true), of(256, bits), of_sequences(of(128, near), 0, true)},
+       token_spec(192), of(128, window), of(80, window), of_sequences(of(80, near), 64, false),
+       of(128, bits), parts, narrow, of_sequences(of(256, bits), 0, true), of(256, bits),
+       of_sequences(of(128, near), 0, true)},
       2));
 }
 

@@ -61,6 +61,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
     constants.add("kListsOffset", sm90_begin_of(Sm90Region::kLists, sm90));
   }
   if (sm90.few_registers) constants.add_bool("kFewRegisters", true);
+  if (sm90.places_rows_anew) constants.add_bool("kPlacesRowsAnew", true);
   if (sm90.parks_work) {
     constants.add("kParkedOffset", sm90_begin_of(Sm90Region::kParked, sm90));
     constants.add("kParkedBytes", kSm90ParkedBytes);

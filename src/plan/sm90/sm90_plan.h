@@ -90,6 +90,9 @@ struct Sm90Plan {
   bool few_registers = false;
   /// Who deals out work tiles has few registers, and keeps its place in shared memory.
   bool parks_list = false;
+  /// Consumers beside scales of keys find anew where their rows are, and keep no more than they
+  /// must.
+  bool places_rows_anew = false;
   /// Consumers keep what they know of a work tile in shared memory while its keys are multiplied.
   bool parks_work = false;
   int producer_registers = 0;

@@ -11,6 +11,15 @@
 namespace attnjit {
 namespace {
 
+/// Whether consumers beside scales of keys keep as little as they can in registers: where they
+/// spilled otherwise, and take no more time. NOTE: at depth 64 it took 1.02 to 1.09 of the time,
+/// but 0.93 of a mask of bits, and at 256 1.02 of expressions (docs/sm90.md).
+bool places_rows_anew(const AttentionSpec& spec, const Sm90Plan& plan) {
+  const bool bools =
+      contains(spec, MaskSpec::Kind::kMaterialized) && !spec::adds_to_scores(spec.mask);
+  return plan.key_scales && (bools || (spec.qk_depth > 64 && spec.qk_depth <= 192));
+}
+
 /// Whether consumers have no registers for what they know of a work tile while its keys are
 /// multiplied. NOTE: many of these kernels spilled, 8 to 656 bytes; others have room, and read
 /// nothing again.
@@ -19,9 +28,7 @@ bool parks_work(const AttentionSpec& spec, const Sm90Plan& plan) {
   const int depth = spec.qk_depth;
   const bool simple = spec.mask.kind == Kind::kNull || spec.mask.kind == Kind::kCausal;
   const bool decode = decodes(spec, kSm90ConsumerRows);
-  // NOTE: beside scales of keys consumers find anew where their rows are, which is enough. Causal
-  // ones took 1.05 of the time when they parked (docs/sm90.md).
-  if (plan.key_scales) return false;
+  if (plan.places_rows_anew) return false;
   // Numbers of a tensor take registers with each tile; bools do where K and V have 16 bits.
   const bool eight_bits = is_e4m3(spec) || plan.widens_kv;
   const bool reads =
@@ -32,6 +39,9 @@ bool parks_work(const AttentionSpec& spec, const Sm90Plan& plan) {
     return !simple && spec.ov_depth > 128 && plan.listed && plan.split;
   }
   if (decode) return depth > 192;
+  // NOTE: causal ones spill 24 bytes, and took 1.05 of the time when they parked (docs/sm90.md).
+  if (plan.key_scales && !simple && (depth <= 64 ? !plan.listed : plan.split)) return true;
+  if (plan.key_scales && depth <= 64 && plan.split && plan.partition_tiles > 0) return true;
   if (!is_e4m3(spec) && depth > 128 && spec.ov_depth <= 128) {
     return !simple || plan.kv_lens || plan.split;
   }
@@ -131,6 +141,7 @@ void sm90_share_registers(const AttentionSpec& spec, Sm90Plan& plan) {
   // NOTE: of other types one thread or warp of it has work, for which as few are enough.
   plan.few_registers = plan.widens_kv || (is_e4m3(spec) && plan.producer_registers < 40);
   plan.parks_list = plan.few_registers && !plan.kv_lens && !plan.claims_work;
+  plan.places_rows_anew = places_rows_anew(spec, plan);
   plan.parks_work = parks_work(spec, plan);
   // Four warpgroups were launched with 128 each: the idle one has what a producer has.
   if (plan.idle_warpgroups > 0) plan.consumer_registers = 256 - plan.producer_registers;

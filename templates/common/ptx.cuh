@@ -594,6 +594,10 @@ ATTNJIT_DEVICE void store_global_v2(float* address, float a, float b) {
   asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(address), "f"(a), "f"(b) : "memory");
 }
 
+ATTNJIT_DEVICE void store_global_v2(u32* address, u32 a, u32 b) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(address), "r"(a), "r"(b) : "memory");
+}
+
 /// st.global.v4 (9.7.9): 16 aligned bytes.
 ATTNJIT_DEVICE void store_global_v4(void* address, u32 a, u32 b, u32 c, u32 d) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(a), "r"(b), "r"(c),

@@ -22,15 +22,30 @@ ATTNJIT_DEVICE float warp_sum(float x) {
   return x;
 }
 
-/// Two neighbours of a partial O, or zeros.
+/// Columns that a lane reads and writes at a time.
+constexpr int kUnitColumns = 4;
+
+/// So many columns of a row as numbers of 16 bits, from `row` on, or zeros.
 template <class Config>
-ATTNJIT_DEVICE FloatPair load_partial(const unsigned char* partial_o, long long word, bool load) {
+ATTNJIT_DEVICE void load_16_bits(FloatPair (&pairs)[2], const unsigned char* row, long long unit,
+                                 bool load) {
+  u32 a, b;
+  load_global_v2_or_zeros(row + 8 * unit, load, a, b);
+  pairs[0] = unpack_pair<Config::kBf16>(a);
+  pairs[1] = unpack_pair<Config::kBf16>(b);
+}
+
+/// The same of a partial O.
+template <class Config>
+ATTNJIT_DEVICE void load_partial(FloatPair (&pairs)[2], const unsigned char* partial_o,
+                                 long long unit, bool load) {
   if constexpr (Config::kPartialF32) {
-    u32 a, b;
-    load_global_v2_or_zeros(partial_o + 8 * word, load, a, b);
-    return {__uint_as_float(a), __uint_as_float(b)};
+    u32 words[4];
+    load_global_v4_or_zeros(partial_o + 16 * unit, load, words);
+    pairs[0] = {__uint_as_float(words[0]), __uint_as_float(words[1])};
+    pairs[1] = {__uint_as_float(words[2]), __uint_as_float(words[3])};
   } else {
-    return unpack_pair<Config::kBf16>(load_global_or_zero(partial_o + 4 * word, load));
+    load_16_bits<Config>(pairs, partial_o, unit, load);
   }
 }
 
@@ -46,6 +61,24 @@ ATTNJIT_DEVICE void store_merged(unsigned char* o, int word, FloatPair pair) {
   }
 }
 
+/// The same of two pairs, of a unit of a row.
+template <class Config>
+ATTNJIT_DEVICE void store_merged_unit(unsigned char* o, int unit, const FloatPair (&pairs)[2]) {
+  if constexpr (Config::kQuadOrder) {
+    store_merged<Config>(o, column_pair_of_quads(2 * unit), pairs[0]);
+    store_merged<Config>(o, column_pair_of_quads(2 * unit + 1), pairs[1]);
+  } else if constexpr (Config::kOutputBytes == 1) {
+    reinterpret_cast<u32*>(o)[unit] = pack_e4m3(pairs[0].x, pairs[0].y, pairs[1].x, pairs[1].y);
+  } else if constexpr (Config::kOutputBytes == 2) {
+    store_global_v2(reinterpret_cast<u32*>(o) + 2 * unit,
+                    pack_pair<Config::kBf16>(pairs[0].x, pairs[0].y),
+                    pack_pair<Config::kBf16>(pairs[1].x, pairs[1].y));
+  } else {
+    store_global_v4(o + 16 * unit, __float_as_uint(pairs[0].x), __float_as_uint(pairs[0].y),
+                    __float_as_uint(pairs[1].x), __float_as_uint(pairs[1].y));
+  }
+}
+
 /// Where a row lies, by its number in the LSE: its head, its number in a packed O, and in the
 /// caller's.
 struct RowPlace {
@@ -54,9 +87,11 @@ struct RowPlace {
 
 template <class Config, class Arguments>
 ATTNJIT_DEVICE RowPlace place_of(long long row, const Arguments& arguments) {
-  const long long head_and_batch = row / arguments.rows_per_head;
+  // NOTE: a launch has 2^31 - 1 rows at most. A division of 64 bits is a function of its own.
+  const int head_and_batch =
+      quotient(static_cast<int>(row), static_cast<int>(arguments.rows_per_head));
   const long long position = row - head_and_batch * arguments.rows_per_head;
-  const long long batch = head_and_batch / Config::kHeads;
+  const long long batch = quotient(head_and_batch, Config::kHeads);
   const long long head = head_and_batch - batch * Config::kHeads;
   return {head, (batch * arguments.rows_per_head + position) * Config::kHeads + head,
           batch * arguments.o_batch_bytes + position * arguments.o_row_bytes +
@@ -65,9 +100,8 @@ ATTNJIT_DEVICE RowPlace place_of(long long row, const Arguments& arguments) {
 
 /// A warp merges row after row of the partials, of which there are `partitions`, into `o`; with
 /// kAccumulate what o and lse hold is one more. Rows are numbered as LSE is: batch, head, position;
-/// partial_o is packed as [partition, batch, position, head, depth]. kBatch parts, which divide a
-/// warp's lanes, are loaded together; with kEarly the first of them before it is known which count,
-/// together with their LSEs.
+/// partial_o is packed as [partition, batch, position, head, depth]. kBatch parts are loaded
+/// together, and kEarly of the first ones before it is known which count, together with their LSEs.
 ///
 /// Of runs of heads each row may have all the even parts, or it may be cut or not: the mark behind
 /// the LSEs says so. It is looked at when the first row's even parts are on their way. NOTE: in one
@@ -75,11 +109,12 @@ ATTNJIT_DEVICE RowPlace place_of(long long row, const Arguments& arguments) {
 ///
 /// NOTE: the O of a pair that saw no key may be anything, a NaN too, or was never written: it is
 /// not used.
-template <class Config, int kBatch, bool kEarly, class Arguments>
+template <class Config, int kBatch, int kEarly, class Arguments>
 ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   constexpr int kWarps = Config::kThreads / 32;  // rows at a time
-  constexpr int kWords = Config::kDepth / 2;
-  constexpr int kLaneWords = ceil_div(kWords, 32);
+  constexpr int kUnits = Config::kDepth / kUnitColumns;
+  constexpr int kLaneUnits = ceil_div(kUnits, 32);
+  static_assert(Config::kDepth % kUnitColumns == 0);
   static_assert(!Config::kQuadOrder || (!Config::kAccumulate && Config::kDepth % 16 == 0));
   static_assert(!Config::kAccumulate || Config::kOutputBytes == 2,
                 "the O before is read as 16-bit numbers");
@@ -92,7 +127,9 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     return arguments.partitions;
   };
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  // NOTE: of a number that the compiler does not know to be the warp's it would make two of each
+  // shuffle, one for lanes that have not met again.
+  const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
   const long long step = static_cast<long long>(gridDim.x) * kWarps;
   const long long begin = static_cast<long long>(blockIdx.x) * kWarps + warp;
   const auto merge_row = [&](long long row, const RowPlace& place) {
@@ -101,23 +138,23 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     const auto lse_of = [&](int part) {
       return part < parts ? arguments.partial_lse[part * arguments.rows + row] : -infinity();
     };
-    const auto load = [&](FloatPair(&pairs)[kLaneWords], int part, bool wanted) {
+    const auto load = [&](FloatPair(&pairs)[kLaneUnits][2], int part, bool wanted) {
       const long long partial_row = part * arguments.rows + place.o_row;
 #pragma unroll
-      for (int i = 0; i < kLaneWords; ++i) {
-        const int word = lane + 32 * i;
-        pairs[i] = load_partial<Config>(arguments.partial_o, partial_row * kWords + word,
-                                        wanted && word < kWords);
+      for (int i = 0; i < kLaneUnits; ++i) {
+        const int unit = lane + 32 * i;
+        load_partial<Config>(pairs[i], arguments.partial_o, partial_row * kUnits + unit,
+                             wanted && unit < kUnits);
       }
     };
     const float first_lse = lse_of(lane);
     if constexpr (kAsks && Config::kStagedParts > 0) {
       if (is_written(__shfl_sync(0xffffffffu, first_lse, 0))) return;
     }
-    [[maybe_unused]] FloatPair first_pairs[kBatch][kLaneWords];
-    if constexpr (kEarly) {
+    [[maybe_unused]] FloatPair first_pairs[kEarly ? kEarly : 1][kLaneUnits][2];
+    if constexpr (kEarly > 0) {
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) load(first_pairs[i], i, !runs && i < parts);
+      for (int i = 0; i < kEarly; ++i) load(first_pairs[i], i, !runs && i < parts);
     }
     if constexpr (kHeads) {
       if (!runs && mark != kEvenParts) return;
@@ -146,25 +183,27 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     }
     sum = warp_sum(sum) + weight(old_lse);
     const float total = sum + weight(sink);
-    float scale = nothing ? 0.0f : 1.0f / total;
+    float scale = nothing ? 0.0f : reciprocal_approx(total);
     if constexpr (Config::kOutputBytes == 1) scale /= arguments.output_scale[0];
 
-    FloatPair merged[kLaneWords] = {};
-    const auto add = [&](float factor, const FloatPair(&pairs)[kLaneWords]) {
+    FloatPair merged[kLaneUnits][2] = {};
+    const auto add = [&](float factor, const FloatPair(&pairs)[kLaneUnits][2]) {
 #pragma unroll
-      for (int i = 0; i < kLaneWords; ++i) {
-        merged[i].x = fmaf(factor, pairs[i].x, merged[i].x);
-        merged[i].y = fmaf(factor, pairs[i].y, merged[i].y);
+      for (int i = 0; i < kLaneUnits; ++i) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          merged[i][j].x = fmaf(factor, pairs[i][j].x, merged[i][j].x);
+          merged[i][j].y = fmaf(factor, pairs[i][j].y, merged[i][j].y);
+        }
       }
     };
     if constexpr (Config::kAccumulate) {
       const float factor = weight(old_lse) * scale;
-      FloatPair pairs[kLaneWords];
+      FloatPair pairs[kLaneUnits][2];
 #pragma unroll
-      for (int i = 0; i < kLaneWords; ++i) {
-        const int word = lane + 32 * i;
-        pairs[i] = unpack_pair<Config::kBf16>(
-            load_global_or_zero(reinterpret_cast<u32*>(o) + word, factor != 0.0f && word < kWords));
+      for (int i = 0; i < kLaneUnits; ++i) {
+        const int unit = lane + 32 * i;
+        load_16_bits<Config>(pairs[i], o, unit, factor != 0.0f && unit < kUnits);
       }
       add(factor, pairs);
     }
@@ -177,19 +216,19 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
       const float own_factor = weight(first == 0 ? first_lse : lse_of(own)) * scale;
       // NOTE: where an LSE is NaN all factors are, also those of lanes that have no part.
       u32 left = __ballot_sync(0xffffffffu, own < parts && own_factor != 0.0f);
-      if constexpr (kEarly) {
+      if constexpr (kEarly > 0) {
         if (first == 0) {
 #pragma unroll
-          for (int i = 0; i < kBatch; ++i) {
+          for (int i = 0; i < kEarly; ++i) {
             const float factor = __shfl_sync(0xffffffffu, own_factor, i);
             if (!runs && (left >> i & 1) != 0) add(factor, first_pairs[i]);
           }
-          if (!runs) left &= ~(0xffffffffu >> (32 - kBatch));
+          if (!runs) left &= ~(0xffffffffu >> (32 - kEarly));
         }
       }
       while (left != 0) {
         float factor[kBatch];
-        FloatPair pairs[kBatch][kLaneWords];
+        FloatPair pairs[kBatch][kLaneUnits][2];
 #pragma unroll
         for (int i = 0; i < kBatch; ++i) {
           const int part = left != 0 ? __ffs(static_cast<int>(left)) - 1 : 0;
@@ -203,10 +242,9 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
       }
     }
 #pragma unroll
-    for (int i = 0; i < kLaneWords; ++i) {
-      const int word = lane + 32 * i;
-      const int column_pair = Config::kQuadOrder ? column_pair_of_quads(word) : word;
-      if (word < kWords) store_merged<Config>(o, column_pair, merged[i]);
+    for (int i = 0; i < kLaneUnits; ++i) {
+      const int unit = lane + 32 * i;
+      if (unit < kUnits) store_merged_unit<Config>(o, unit, merged[i]);
     }
     if constexpr (Config::kReturnLse) {
       const float shown = Config::kLseIncludesSink ? total : sum;
@@ -260,20 +298,24 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
       }
     }
   } else {
-    // NOTE: its divisions take as long as a read: the first row's come before there is one.
-    RowPlace place = place_of<Config>(begin, arguments);
-    await_prerequisites();
-    // Runs of long rows are those of absorbed MLA, over sequences.
-    if constexpr (kAsks) {
-      if (asks_lengths(arguments)) {
-        mark = __float_as_uint(arguments.partial_lse[arguments.partitions * arguments.rows]);
-        if (mark == kNoneIsCut) return;
+    bool first_row = true;
+    for (long long row = begin; row < arguments.rows; row += step) {
+      // NOTE: its divisions take as long as a read: the first row's come before there is one.
+      const RowPlace place = place_of<Config>(row, arguments);
+      if (first_row) {
+        first_row = false;
+        await_prerequisites();
+        // Runs of long rows are those of absorbed MLA, over sequences.
+        if constexpr (kAsks) {
+          if (asks_lengths(arguments)) {
+            mark = __float_as_uint(arguments.partial_lse[arguments.partitions * arguments.rows]);
+            if (mark == kNoneIsCut) return;
+          }
+        }
       }
-    }
-    for (long long row = begin; row < arguments.rows;
-         row += step, place = place_of<Config>(row, arguments)) {
       merge_row(row, place);
     }
+    if (first_row) await_prerequisites();
   }
 }
 
@@ -347,7 +389,7 @@ ATTNJIT_DEVICE void merge_staged_rows(const Arguments& arguments) {
       for (int first = 32; first < parts; first += 32) sum += weight(lse_of(first + lane));
       sum = warp_sum(sum);
       const float total = sum + weight(sink);
-      float scale = nothing ? 0.0f : 1.0f / total;
+      float scale = nothing ? 0.0f : reciprocal_approx(total);
       if constexpr (Config::kOutputBytes == 1) scale /= arguments.output_scale[0];
 
       FloatPair merged = {};
@@ -405,14 +447,14 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   if (threadIdx.x == 0) launch_dependents();
   if constexpr (Config::kStagedParts == 0) {
     constexpr bool kRuns = deals_runs<Config>() && !deals_head_runs<Config>();
-    constexpr bool kEarly = Config::kPartialF32 && Config::kDepth <= 128 && !kRuns;
+    constexpr int kEarly = Config::kPartialF32 && Config::kDepth <= 128 && !kRuns ? 16 : 0;
     // Rows of runs have few parts: registers for more are those of other rows.
-    constexpr int kBatch = kEarly ? 16 : kRuns ? 4 : 8;
+    constexpr int kBatch = kRuns ? 4 : 8;
     merge_rows<Config, kBatch, kEarly>(arguments);
   } else {
     const bool few_parts = deals_runs<Config>() && arguments.rows > Config::kManyRows;
     if (arguments.partitions <= Config::kFewParts || few_parts) {
-      merge_rows<Config, 4, false>(arguments);
+      merge_rows<Config, 4, 0>(arguments);
     } else {
       merge_staged_rows<Config>(arguments);
     }

@@ -31,6 +31,7 @@ constexpr int kCtasPerSm = 16;    // a row is one short read: many are to be on 
 constexpr int kFewCtasPerSm = 4;
 
 constexpr int kMaxDepth = 512;                                  // what a lane holds of a row
+constexpr std::int64_t kMaxRows = (std::int64_t{1} << 31) - 1;  // which the kernel divides
 constexpr std::int64_t kMaxPairsBytes = std::int64_t{1} << 48;  // the GPU's virtual addresses
 
 /// Where the kernel finds the pairs: the caller's, or what the attention kernel wrote.
@@ -86,6 +87,12 @@ Status merge_launch(const KernelPlan& plan, const TensorView& o, const Partition
                     const DeviceShape& device, LaunchRecipe& recipe) {
   const std::int32_t pairs = choice.partitions;
   const std::int64_t rows = o.batch * o.rows * o.heads;
+  if (rows > kMaxRows) {
+    return make_error(
+        ErrorCode::kInvalid,
+        fmt::format("{} rows of all heads are merged; a launch has {} at most", rows, kMaxRows),
+        "q_len");
+  }
   ArgumentValues values{plan, {}, {}, {}, {}};
   values.numbers.set(LaunchNumber::kPartitions, pairs);
   values.numbers.set(LaunchNumber::kEvenParts, choice.even_parts);

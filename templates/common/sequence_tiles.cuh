@@ -14,6 +14,7 @@ struct SequenceTiling {
   static constexpr bool kKvLens = true;
   static constexpr bool kPairTiles = Config::kPairTiles;
   static constexpr bool kPartsOutside = false;
+  static constexpr bool kFindsLate = false;
   template <class Arguments>
   ATTNJIT_DEVICE static int heads(const Arguments& arguments) {
     return packs_of<Config>(arguments.num_q_heads);

@@ -41,6 +41,9 @@ struct SequenceTile {
 ///   kKvLens             whether sequences differ in kv_len
 ///   kPairTiles          whether later rows see more keys
 ///   kPartsOutside       whether a part's tiles follow one another, and not a tile's parts
+///   kFindsLate          whether who walks the list calls find_late() before each done(): then one
+///                       place counts tiles, for compile time. NOTE: not sm_90a's producer, which
+///                       has no registers for that.
 ///   heads(arguments)    heads, or groups of heads that share tiles
 ///   tiles(q_len, arguments)    of a head
 ///   few_rows(q_len)     where tiles are claimed: whether a tile waits for K and V
@@ -55,10 +58,10 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
 
   const Params& params;
   int lane;
-  int first = 0;       ///< of the sequences at hand, a lane each
-  int begin = 0;       ///< tiles of those before
-  int sum = 0;         ///< tiles of the sequences at hand up to the lane's
-  int index;           ///< of the tile that the list is at; negative: of none
+  int first = 0;  ///< of the sequences at hand, a lane each
+  int begin = 0;  ///< tiles of those before; before find_late() has found the last one, ~ of it
+  int sum = 0;    ///< tiles of the sequences at hand up to the lane's
+  int index;      ///< of the tile that the list is at; negative: of none
   Claims claims = {};  ///< where kClaims
   // NOTE: unsigned, as the grid is: half of a signed number takes more instructions.
   bool backward =
@@ -66,13 +69,17 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
 
   ATTNJIT_DEVICE SequenceList(const Arguments& launch, const Params& user, int lane_of_warp)
       : Base{launch}, params(user), lane(lane_of_warp), index(worker<Config>()) {
+    if constexpr (Tiling::kFindsLate) {
+      static_assert(!kClaims);
+      if (backward) begin = ~begin;
+      return;
+    }
     count_tiles();
     if (claiming()) {
       if constexpr (kClaims) begin_claims();
     } else if (backward) {
       while (first + 32 < arguments.batch) next();
-      const int left = begin + at_hand() - 1 - index;
-      if (left > 0) index += quotient(left, step()) * step();
+      go_to_last();
     }
     find();
   }
@@ -92,7 +99,29 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     } else {
       index += backward ? -step() : step();
     }
-    find();
+    if constexpr (!Tiling::kFindsLate) find();
+  }
+  /// Goes to the sequences among which the tile is; at first to the CTA's last tile, where it
+  /// begins there.
+  ATTNJIT_DEVICE void find_late() {
+    bool came_back = false;
+#pragma unroll 1
+    while (!done()) {
+      count_tiles();
+      if (came_back) begin -= at_hand();
+      if (begin < 0 && first + 32 >= arguments.batch) {
+        begin = ~begin;
+        go_to_last();
+      }
+      came_back = begin >= 0 && index < begin;
+      if (came_back) {
+        first -= 32;
+      } else {
+        if (begin >= 0 && index - begin < at_hand()) return;
+        begin += begin < 0 ? -at_hand() : at_hand();
+        first += 32;
+      }
+    }
   }
   /// After the last tile.
   ATTNJIT_DEVICE void end() const {
@@ -264,6 +293,12 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
       const int below = __shfl_up_sync(kAll, sum, static_cast<u32>(distance));
       if (lane >= distance) sum += below;
     }
+  }
+
+  /// To the CTA's last tile, of which no sequences are behind those at hand.
+  ATTNJIT_DEVICE void go_to_last() {
+    const int left = begin + at_hand() - 1 - index;
+    if (left > 0) index += quotient(left, step()) * step();
   }
 
   /// Goes on to the next sequences.

@@ -88,6 +88,7 @@ ATTNJIT_DEVICE void announce(const Smem<Config>& smem, const Arguments& argument
   Ring ring;
   int tail_parity = 0;
   while (true) {
+    if constexpr (requires { list.find_late(); }) list.find_late();
     const bool done = list.done();
     WorkTile work{};
     if constexpr (Config::kCounted) {

@@ -156,6 +156,16 @@ ATTNJIT_DEVICE int work_positions(const Arguments& arguments) {
   return (one_query_launch<Config>(arguments) ? 1 : Config::kNumQo) * LayoutOf<Config>::kTileStep;
 }
 
+/// The work tiles of a head with so many positions. NOTE: divided by a constant: a division by what
+/// the launch says is long, and stands at several places.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE int tiles_of(int positions, const Arguments& arguments) {
+  const int tiles =
+      quotient(positions + LayoutOf<Config>::kTileStep - 1, LayoutOf<Config>::kTileStep);
+  return one_query_launch<Config>(arguments) ? tiles
+                                             : quotient(tiles + Config::kNumQo - 1, Config::kNumQo);
+}
+
 /// CTAs, or pairs, of the grid, and which of them this is.
 template <class Config>
 ATTNJIT_DEVICE int workers() {
@@ -172,13 +182,14 @@ struct SequenceTiling {
   static constexpr bool kKvLens = LayoutOf<Config>::kKvLens;
   static constexpr bool kPairTiles = false;
   static constexpr bool kPartsOutside = false;
+  static constexpr bool kFindsLate = true;
   template <class Arguments>
   ATTNJIT_DEVICE static int heads(const Arguments& arguments) {
     return arguments.num_q_heads / LayoutOf<Config>::kFused;
   }
   template <class Arguments>
   ATTNJIT_DEVICE static int tiles(int q_len, const Arguments& arguments) {
-    return ceil_div(q_len, work_positions<Config>(arguments));
+    return tiles_of<Config>(q_len, arguments);
   }
 };
 
@@ -284,12 +295,12 @@ template <class Config, class Arguments>
 ATTNJIT_DEVICE RaggedPlace find_ragged(const Arguments& arguments) {
   constexpr u32 kAll = 0xffffffffu;
   const int lane = static_cast<int>(threadIdx.x & 31u);
-  const int positions = work_positions<Config>(arguments);
   int rank = worker<Config>() / (arguments.num_q_heads / LayoutOf<Config>::kFused);
   for (int first = 0; first < arguments.batch; first += 32) {
     int tiles = 0;
     if (first + lane < arguments.batch) {
-      tiles = ceil_div(Sequences<Config, Arguments>{arguments}.rows(first + lane), positions);
+      tiles =
+          tiles_of<Config>(Sequences<Config, Arguments>{arguments}.rows(first + lane), arguments);
     }
     int sum = tiles;  // of the lanes up to this one
 #pragma unroll

@@ -83,10 +83,9 @@ ATTNJIT_DEVICE void stage_output(u32 row, int column, const float (&o)[16]) {
   stage_words<Config>(row, column, words);
 }
 
-/// Whether columns of O are in registers with names: where all that is done with them is to pack
-/// them to 16 bits for the store warp.
+/// Whether columns of O are in registers with names: where they are packed to 16 bits.
 template <class Config>
-constexpr bool kNamedOutput = Config::kOutputBytes == 2 && !Config::kSplit && !Config::kRagged;
+constexpr bool kNamedOutput = Config::kOutputBytes == 2;
 
 /// stage_words of those that are packed there.
 template <class Config>
@@ -430,7 +429,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
             OutputRegisters::zero();
           }
           if (second) OutputRegisters::add(other + static_cast<u32>(column), weight_1);
-          OutputRegisters::pack<Config::kOutputBf16>(1.0f);
+          if (!merged) OutputRegisters::pack<Config::kOutputBf16>(1.0f);
         } else {
 #pragma unroll
           for (int i = 0; i < 16; ++i) values[i] = 0.0f;
@@ -444,10 +443,23 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
             stage_output<Config>(row, in_row, values);
           }
         };
+        // NOTE: rows have whole units of eight columns.
+        [[maybe_unused]] const int units =
+            Config::kOvDepth % 16 == 0 ? 2 : (Config::kOvDepth - column) / 8;
         if (merged) {
-          if (partial != nullptr) write_partial<Config>(partial, column, values);
+          if (partial == nullptr) {
+          } else if constexpr (kNamedOutput<Config>) {
+            OutputRegisters::store_columns(partial + column, units);
+          } else {
+            write_partial<Config>(partial, column, values);
+          }
         } else if (Config::kRagged && direct) {
-          if (output != nullptr) write_output<Config>(output, column, values);
+          if (output == nullptr) {
+          } else if constexpr (kNamedOutput<Config>) {
+            OutputRegisters::store_global(output + 2 * column, units);
+          } else {
+            write_output<Config>(output, column, values);
+          }
         } else if constexpr (Layout::kOOverQ) {
           stage(smem.q(tile) + in_block, column);
         } else {

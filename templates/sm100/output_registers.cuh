@@ -72,6 +72,24 @@ struct OutputRegisters {
         "st.shared.v4.b32 [%1], {packed4, packed5, packed6, packed7};"
         ::"r"(first), "r"(second) : "memory");
   }
+  /// Writes as many of the words to global memory as O has columns there, `units` of eight.
+  ATTNJIT_DEVICE static void store_global(unsigned char* address, int units) {
+    asm volatile(
+        "{\n.reg .pred p;\n\tsetp.gt.s32 p, %1, 1;\n\t"
+        "st.global.v4.b32 [%0], {packed0, packed1, packed2, packed3};\n\t"
+        "@p st.global.v4.b32 [%0+16], {packed4, packed5, packed6, packed7};\n}"
+        ::"l"(address), "r"(units) : "memory");
+  }
+  /// The same of the columns, in f32.
+  ATTNJIT_DEVICE static void store_columns(float* address, int units) {
+    asm volatile(
+        "{\n.reg .pred p;\n\tsetp.gt.s32 p, %1, 1;\n\t"
+        "st.global.v4.f32 [%0], {out0, out1, out2, out3};\n\t"
+        "st.global.v4.f32 [%0+16], {out4, out5, out6, out7};\n\t"
+        "@p st.global.v4.f32 [%0+32], {out8, out9, out10, out11};\n\t"
+        "@p st.global.v4.f32 [%0+48], {out12, out13, out14, out15};\n}"
+        ::"l"(address), "r"(units) : "memory");
+  }
 };
 
 // clang-format on

@@ -46,6 +46,22 @@ TEST_F(Sm100CodeSize, ScoresAndOutputAreNoValues) {
   }
 }
 
+// Of a batch whose sequences differ and whose keys have parts: one place counts the tiles of
+// sequences, by five shuffles; columns of O have names; and the merge reads 16 bytes at a time of
+// 16 parts and then of eight, and divides by no function.
+TEST_F(Sm100CodeSize, PartsOfSequencesStandAtOnePlaceEach) {
+  AttentionSpec spec =
+      of_sequences(base_spec(Arch::kSm100a, 8, 4, 128, mask_of(Kind::kCausal)), 64, true);
+  spec.num_partitions = 0;
+  const auto kernel = compiled(spec);
+  ASSERT_TRUE(kernel);
+  const std::string& ptx = kernel->generated.ptx;
+  EXPECT_EQ(count(ptx, "shfl.sync.up"), 5);
+  EXPECT_EQ(count(ptx, ".reg .f32 out<16>"), 1);
+  EXPECT_EQ(count(ptx, "@p ld.global.v4.b32"), 24);
+  EXPECT_EQ(count(ptx, "div.s64") + count(ptx, "div.u64") + count(ptx, "rcp.rn"), 0);
+}
+
 // A wait is no loop of the optimiser's: none asks whether it is over.
 TEST_F(Sm100CodeSize, WaitsAreStatements) {
   const std::string ptx = ptx_of(Arch::kSm100a, 128);

@@ -23,8 +23,8 @@ struct OriginSoftmax {
   ///
   /// NOTE: where registers lack correct(correction) multiplies them before the exponentials. A tile
   /// that moves none writes no factors, so that ptxas kept those of a tile before, in two
-  /// registers. end() stands on both ways then: before they part ptxas moves the wait up beside the
-  /// maxima.
+  /// registers. NOTE: a warp by itself knows whether a maximum moved, and a wait for products is
+  /// one statement of the whole warpgroup: end() stands on no side of that branch.
   template <int kCount, class End, class Correct>
   ATTNJIT_DEVICE bool step(float (&s)[kCount], float (&correction)[2], const End& end,
                            const Correct& correct) {
@@ -40,16 +40,10 @@ struct OriginSoftmax {
       }
     });
     bool moved = follow_far_maxima(s, largest, correction);
+    end();
     if constexpr (places_rows_anew<Config>()) {
-      if (moved) {
-        end();
-        correct(correction);
-      } else {
-        end();
-      }
+      if (moved) correct(correction);
       moved = false;
-    } else {
-      end();
     }
 #pragma unroll
     for (float& score : s) score = exp2_approx(score);

@@ -412,18 +412,22 @@ TEST(PlanLaunch, MergesOfMoreRowsThanAreCountedAreRefused) {
   AttentionSpec spec = base_spec();
   spec.num_partitions = 2;
   spec.qk_depth = 64;
-  const KernelPlan plan = supported_plan(spec);
-  const auto refused = [&](int batch, int q_len) {
-    const Result<LaunchSequence> sequence =
-        plan_launch(plan, shapes_of(batch, q_len, 64), {}, {}, {});
-    if (sequence.ok()) return std::string();
-    EXPECT_EQ(sequence.error().field, "q_len");
-    return sequence.error().message;
-  };
   const int most = (1 << 28) - 1;  // of 8 heads
-  EXPECT_EQ(refused(1, most), "");
-  EXPECT_EQ(refused(1, most + 1),
-            "2147483648 rows of all heads are merged; a launch has 2147483647 at most");
+  for (const bool ragged : {false, true}) {
+    spec.ragged = ragged;
+    const KernelPlan plan = supported_plan(spec);
+    const auto refused = [&](int q_len) {
+      LaunchShapes shapes = shapes_of(1, q_len, 64);
+      shapes.total_q = q_len;
+      const Result<LaunchSequence> sequence = plan_launch(plan, shapes, {}, {}, {});
+      if (sequence.ok()) return std::string();
+      EXPECT_EQ(sequence.error().field, ragged ? "total_q" : "q_len");
+      return sequence.error().message;
+    };
+    EXPECT_EQ(refused(most), "");
+    EXPECT_EQ(refused(most + 1),
+              "2147483648 rows of all heads are merged; a launch has 2147483647 at most");
+  }
 }
 
 // Of a kind that has no slopes they are no part of the spec's text, and so of nothing.

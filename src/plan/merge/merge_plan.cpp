@@ -91,7 +91,7 @@ Status merge_launch(const KernelPlan& plan, const TensorView& o, const Partition
     return make_error(
         ErrorCode::kInvalid,
         fmt::format("{} rows of all heads are merged; a launch has {} at most", rows, kMaxRows),
-        "q_len");
+        plan.spec->ragged ? "total_q" : "q_len");
   }
   ArgumentValues values{plan, {}, {}, {}, {}};
   values.numbers.set(LaunchNumber::kPartitions, pairs);

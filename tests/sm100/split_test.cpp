@@ -68,5 +68,21 @@ TEST_F(Sm100Split, ChosenAtLaunch) {
   }
 }
 
+// Of more sequences than a warp has lanes a CTA goes on to the next 32 for its work tiles, and back
+// to those before where it takes them from the list's end.
+TEST_F(Sm100Split, MoreSequencesThanAWarpHasLanes) {
+  const AttentionSpec spec = of_sequences(split_spec(64, 0), 16, true);
+  const auto kernel = compiled(spec);
+  ASSERT_TRUE(kernel);
+  Lengths many;
+  for (int i = 0; i < 70; ++i) {
+    many.q.push_back(i % 7 == 0 ? 0 : i % 5 == 0 ? 140 : 1);
+    many.kv.push_back(3 * i);
+  }
+  const auto problem = problem_of(spec, many);
+  ASSERT_TRUE(problem);
+  expect_chosen(*kernel, *problem, {{1, 1}, {7, 1}, {50, 1}});
+}
+
 }  // namespace
 }  // namespace attnjit::sm100

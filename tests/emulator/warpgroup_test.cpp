@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the wait of one warp for a product says of the other warps of its warpgroup.
+// What the wait of one warp for a product says of the other warps of its warpgroup, and that all
+// four execute the same ones.
 #include "emulator_fixture.h"
 
 namespace attnjit::emulator {
@@ -49,6 +50,31 @@ TEST(Warpgroup, OnSiliconTheFourWaitTogether) {
 
 TEST(Warpgroup, TheIsaPromisesEachWarpItsOwn) {
   EXPECT_TRUE(has_finding(run_by(EmulatorModel::kIsa), FindingKind::kRace));
+}
+
+/// The first warp waits in a statement of its own.
+const char* const kAWarpWaitsByItself = R"(.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry k() {
+.reg .b32 %r<4>; .reg .pred %p<2>;
+mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, BOUND; @%p1 bra $first;
+wgmma.wait_group.sync.aligned 0; bra $end;
+$first: wgmma.wait_group.sync.aligned 0;
+$end: ret;
+})";
+
+EmulatorReport run_split_at(const std::string& thread) {
+  std::string ptx = kAWarpWaitsByItself;
+  ptx.replace(ptx.find("BOUND"), 5, thread);
+  std::vector<EmulatorBuffer> buffers;
+  return run(load_module(ptx), recipe_of("k", {1, 1, 1}, {256, 1, 1}, {}), buffers, {});
+}
+
+TEST(Warpgroup, AllFourExecuteTheSameWait) {
+  EXPECT_TRUE(has_finding(run_split_at("32"), FindingKind::kAligned));
+  const EmulatorReport report = run_split_at("128");
+  EXPECT_TRUE(report.findings.empty()) << words(report);
 }
 
 }  // namespace

@@ -293,30 +293,37 @@ void refresh_in_flight(Warp& warp) {
   }
 }
 
+/// All wgmma instructions are .aligned: the four warps of a warpgroup execute the same ones.
+void check_same_in_warpgroup(Warp& warp, const Op& op) {
+  Cta& cta = *warp.cta;
+  const u32 group_index = warp.index / 4;
+  if (cta.wgmma_sites.size() <= group_index) cta.wgmma_sites.resize(group_index + 1);
+  auto& sites = cta.wgmma_sites[group_index];
+  const u64 place = warp.wgmma.executed++;
+  if (place < sites.size()) {
+    if (sites[place] != op.site) {
+      warp.cluster->report(
+          FindingKind::kAligned, &warp, -1, op.site,
+          fmt::format("another warp of the warpgroup executes the wgmma instruction at {} instead",
+                      warp.cluster->describe_site(sites[place])));
+      sites[place] = op.site;
+    }
+  } else if (sites.size() < (1u << 20)) {
+    sites.push_back(op.site);
+  }
+}
+
 // s = {a descriptor, b descriptor, scale-d predicate}
 Step execute_wgmma(Warp& warp, const Op& op, const Shape& shape, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
   Cluster& cluster = *warp.cluster;
   Cta& cta = *warp.cta;
-  const u32 group_index = warp.index / 4;
-  if (warp.live != ~u32{0} || (group_index + 1) * 4 > cta.warps.size()) {
+  if (warp.live != ~u32{0} || (warp.index / 4 + 1) * 4 > cta.warps.size()) {
     cluster.report(FindingKind::kAligned, &warp, -1, op.site,
                    "wgmma needs a warpgroup of four whole warps");
   }
-  // The four warps of a warpgroup execute the same instructions.
-  if (cta.wgmma_sites.size() <= group_index) cta.wgmma_sites.resize(group_index + 1);
-  auto& sites = cta.wgmma_sites[group_index];
-  if (warp.wgmma.issued < sites.size()) {
-    if (sites[warp.wgmma.issued] != op.site) {
-      cluster.report(FindingKind::kAligned, &warp, -1, op.site,
-                     fmt::format("another warp of the warpgroup executes the wgmma at {} instead",
-                                 cluster.describe_site(sites[warp.wgmma.issued])));
-      sites[warp.wgmma.issued] = op.site;
-    }
-  } else if (sites.size() < (1u << 20)) {
-    sites.push_back(op.site);
-  }
+  check_same_in_warpgroup(warp, op);
   auto product = std::make_unique<WarpProduct>();
   product->shape = shape;
   const auto descriptor = [&](Ref r, MatrixDescriptor* out, const char* name) {
@@ -405,6 +412,7 @@ struct Synchronisation {
 Step execute_wgmma_sync(Warp& warp, const Op& op, const Synchronisation& what, u32 mask) {
   const Step step = gather_warp(warp, op, mask);
   if (step != Step::kNext) return step;
+  if (what.kind != Synchronisation::Kind::kWait) check_same_in_warpgroup(warp, op);
   if (what.kind == Synchronisation::Kind::kFence) {
     warp.wgmma.fence_at = warp.registers.writes;
     warp.wgmma.fenced = true;
@@ -413,8 +421,9 @@ Step execute_wgmma_sync(Warp& warp, const Op& op, const Synchronisation& what, u
   } else {
     const Step waited =
         wait_group(warp, warp.wgmma.groups, Wait::Kind::kWgmma, mask, what.allowed, false, false);
-    if (waited == Step::kNext) refresh_in_flight(warp);
-    return waited;
+    if (waited != Step::kNext) return waited;
+    check_same_in_warpgroup(warp, op);
+    refresh_in_flight(warp);
   }
   return Step::kNext;
 }

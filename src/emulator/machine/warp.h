@@ -213,6 +213,7 @@ struct WarpProducts {
   u64 fence_at = 0;     ///< RegisterFile::writes at the last wgmma.fence
   bool fenced = false;  ///< there was one
   u64 issued = 0, done = 0;
+  u64 executed = 0;  ///< wgmma instructions, fences and waits among them
 };
 
 /// tcgen05.ld and st of a warp that no wait has covered.

@@ -2,7 +2,11 @@
 // The rows of the table of architectures.
 #include "base/architectures.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
+#include <charconv>
 
 namespace attnjit {
 namespace {
@@ -19,7 +23,45 @@ constexpr bool architectures_in_order() {
 }
 static_assert(architectures_in_order(), "kArchitectures is indexed by Arch");
 
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// The compute capability that a name tells in any of the ways in which it is written: sm_90a,
+/// SM90, compute_90, 90a, 9.0. 0: none.
+int capability_of(std::string_view name) {
+  std::string text;
+  for (const char c : name) text += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  std::string_view rest = text;
+  for (const std::string_view prefix : {"compute", "sm", "_", "-", " "}) {
+    if (rest.starts_with(prefix)) rest.remove_prefix(prefix.size());
+  }
+  if (rest.ends_with('a') || rest.ends_with('f')) rest.remove_suffix(1);
+  std::string digits(rest);
+  if (const std::size_t dot = digits.find('.'); dot != std::string::npos) digits.erase(dot, 1);
+  if (digits.size() < 2 || digits.size() > 3 ||
+      !std::all_of(digits.begin(), digits.end(), is_digit))
+    return 0;
+  int capability = 0;
+  (void)std::from_chars(digits.data(), digits.data() + digits.size(), capability);
+  return capability;
+}
+
 }  // namespace
+
+std::string why_not_served(int capability) {
+  // NOTE: sm_101 and sm_110, of Jetson Thor, have tcgen05, but no kernels here.
+  const bool neither = capability < 90 || (capability >= 120 && capability < 130);
+  return neither ? fmt::format("sm_{} has neither wgmma nor tcgen05: not served", capability)
+                 : fmt::format("sm_{} is not served", capability);
+}
+
+std::string architecture_hint(std::string_view name) {
+  const int capability = capability_of(name);
+  if (capability == 0) return {};
+  for (const ArchTraits& traits : kArchitectures) {
+    if (traits.sm == capability) return fmt::format("did you mean `{}`?", traits.name);
+  }
+  return why_not_served(capability);
+}
 
 std::span<const ArchTraits> architectures() { return kArchitectures; }
 

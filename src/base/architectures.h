@@ -26,4 +26,12 @@ const ArchTraits& traits_of(Arch arch);
 /// "sm_90a, sm_100a, sm_103a".
 std::string architecture_names();
 
+/// Why kernels are not for a compute capability (10 * major + minor) that is no row's: "sm_120 has
+/// neither wgmma nor tcgen05: not served".
+std::string why_not_served(int capability);
+
+/// What to say to a name that is no architecture's: the row that is meant ("did you mean
+/// `sm_90a`?" of sm_90, compute_90 or 9.0), or why there is none. Empty: neither is known.
+std::string architecture_hint(std::string_view name);
+
 }  // namespace attnjit

@@ -6,6 +6,7 @@
 
 #include "attnjit/manifest.h"
 #include "attnjit/plan.h"
+#include "base/dtype_names.h"
 #include "cli/files.h"
 #include "cli/json.h"
 #include "cli/report.h"
@@ -37,6 +38,11 @@ Result<std::vector<int>> read_numbers(const std::string& text, const char* flag)
   return numbers;
 }
 
+std::string hint_of_dtype(const std::string& name) {
+  const std::optional<Dtype> called = dtype_called(name);
+  return called ? fmt::format("did you mean `{}`?", to_string(*called)) : std::string();
+}
+
 Result<models::ServingOptions> read_options(const ManifestArguments& arguments) {
   models::ServingOptions options;
   Result<std::vector<int>> numbers = read_numbers(arguments.tensor_parallel, "tp");
@@ -50,7 +56,7 @@ Result<models::ServingOptions> read_options(const ManifestArguments& arguments) 
     return make_error(
         ErrorCode::kInvalid,
         fmt::format("is '{}'; allowed: bf16, fp16, e4m3", arguments.kv_dtype.substr(0, 64)),
-        "kv_dtype");
+        "kv_dtype", hint_of_dtype(arguments.kv_dtype));
   }
   options.kv_dtype = *dtype;
   return options;

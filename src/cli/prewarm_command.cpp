@@ -13,6 +13,7 @@
 #include "cli/report.h"
 #include "cli/session.h"
 #include "cli/spec_source.h"
+#include "driver/native_arch.h"
 
 namespace attnjit::cli {
 namespace {
@@ -31,17 +32,30 @@ struct Row {
 };
 
 Result<std::vector<Arch>> read_archs(const std::string& text) {
-  if (text.empty()) return std::vector<Arch>{AttentionSpec{}.arch};
+  const auto at_hand = [](spec::ArchFrom asked) {
+    return native_arch(asked, [] { return Driver::open(); });
+  };
   std::vector<Arch> archs;
+  if (text.empty()) {
+    const Result<Arch> native = at_hand(spec::ArchFrom::kNothing);
+    if (!native) return native.error();
+    archs.push_back(*native);
+    return archs;
+  }
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t comma = std::min(text.find(',', at), text.size());
     const std::string name = text.substr(at, comma - at);
-    const std::optional<Arch> arch = arch_from_string(name);
+    std::optional<Arch> arch = arch_from_string(name);
+    if (name == spec::kNativeArch) {
+      const Result<Arch> native = at_hand(spec::ArchFrom::kNative);
+      if (!native) return native.error();
+      arch = *native;
+    }
     if (!arch) {
       return make_error(ErrorCode::kInvalid,
-                        fmt::format("is '{}'; allowed: {}, with commas between", name.substr(0, 64),
-                                    architecture_names()),
-                        "arch");
+                        fmt::format("is '{}'; allowed: {}, native, with commas between",
+                                    name.substr(0, 64), architecture_names()),
+                        "arch", architecture_hint(name));
     }
     // Named twice, it is done once.
     if (std::find(archs.begin(), archs.end(), *arch) == archs.end()) archs.push_back(*arch);

@@ -3,13 +3,17 @@
 #include "cli/spec_source.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "cli/files.h"
+#include "driver/native_arch.h"
 #include "spec/names.h"
 #include "spec/scalars.h"
 #include "spec/spec_flags.h"
@@ -20,6 +24,7 @@ namespace {
 
 constexpr std::int64_t kMaxSpecBytes = 1 << 20;
 constexpr std::int64_t kMaxTuningBytes = 16 << 20;
+constexpr std::int64_t kMaxManifestBytes = 16 << 20;
 
 Result<std::vector<std::int64_t>> read_lengths(const char* flag, const std::string& text) {
   std::vector<std::int64_t> lengths;
@@ -62,6 +67,33 @@ Status read_scalars(const std::map<std::string, double>& from,
   return {};
 }
 
+/// MANIFEST#N as the manifest's name and the number of one of its specs; nothing for other names,
+/// and for a file that is called so.
+std::optional<std::pair<std::string, std::size_t>> place_in_manifest(const std::string& name) {
+  const std::size_t mark = name.rfind('#');
+  if (mark == std::string::npos || mark == 0 || ::access(name.c_str(), F_OK) == 0) return {};
+  std::size_t index = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, status] = std::from_chars(name.data() + mark + 1, end, index);
+  if (status != std::errc{} || stop != end) return {};
+  return std::pair(name.substr(0, mark), index);
+}
+
+/// Errors: kInvalid, named after the file.
+Result<spec::SpecInput> read_input(const std::string& name) {
+  const auto place = place_in_manifest(name);
+  Result<std::string> text =
+      place ? read_file(place->first, kMaxManifestBytes) : read_file(name, kMaxSpecBytes);
+  if (!text) return std::move(text).error();
+  Result<spec::SpecInput> read = place ? spec::SpecInput::from_manifest(*text, place->second)
+                                       : spec::SpecInput::from_json(*text);
+  if (read) return read;
+  Error error = std::move(read).error();
+  const std::string file = place ? place->first : name;
+  error.field = error.field.empty() ? file : file + ": " + error.field;
+  return error;
+}
+
 /// Below a problem of a snippet, its line and a caret.
 void show_excerpt(const spec::SpecInput& input, Error& error) {
   std::string excerpt = input.excerpt(error);
@@ -75,21 +107,15 @@ void show_excerpt(const spec::SpecInput& input, Error& error) {
 Result<ResolvedSpec> read_spec(const SpecArguments& arguments) {
   spec::SpecInput input;
   if (!arguments.file.empty()) {
-    Result<std::string> text = read_file(arguments.file, kMaxSpecBytes);
-    if (!text) return std::move(text).error();
-    Result<spec::SpecInput> read = spec::SpecInput::from_json(*text);
-    if (!read) {
-      Error error = std::move(read).error();
-      if (error.field.empty()) error.field = arguments.file;
-      return error;
-    }
+    Result<spec::SpecInput> read = read_input(arguments.file);
+    if (!read) return std::move(read).error();
     input = std::move(*read);
   }
   for (const auto& [field, value] : arguments.flags) {
     if (Status status = input.set(field, value); !status) return std::move(status).error();
   }
   Result<ResolvedSpec> read = input.read();
-  if (read) return read;
+  if (read) return with_native_arch(*read, [] { return Driver::open(); });
   Error error = std::move(read).error();
   show_excerpt(input, error);
   for (Error& other : error.others) show_excerpt(input, other);

@@ -11,7 +11,8 @@
 
 namespace attnjit::cli {
 
-/// Errors: kInvalid with every problem of the spec.
+/// The spec for the architecture that it names, else for that of the GPU at hand. Errors: kInvalid
+/// with every problem of the spec; as native_arch().
 Result<ResolvedSpec> read_spec(const SpecArguments& arguments);
 
 /// Errors: kInvalid, named after the flag.

@@ -329,7 +329,7 @@ Result<Arch> timing_arch(const std::string& name) {
   return make_error(ErrorCode::kInvalid,
                     fmt::format("is '{}'; the clock has the numbers of: {}", name.substr(0, 64),
                                 architecture_names()),
-                    "timing");
+                    "timing", architecture_hint(name));
 }
 
 int sms_of(Arch arch) { return static_cast<int>(parameters_of(arch).sms); }

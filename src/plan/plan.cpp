@@ -5,11 +5,13 @@
 #include <utility>
 
 #include "attnjit/tuning.h"
+#include "base/architectures.h"
 #include "plan/family.h"
 #include "plan/launch/wait_records.h"
 #include "plan/map/map_plan.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/sequence.h"
+#include "spec/resolved_spec.h"
 
 namespace attnjit {
 
@@ -21,6 +23,11 @@ Result<KernelPlan> plan(const AttentionSpec& spec, const PlanOptions& options,
 }
 
 Result<KernelPlan> plan(const ResolvedSpec& spec, const Tuning* tuning) {
+  if (spec.state().arch_from != spec::ArchFrom::kSpec) {
+    return make_error(ErrorCode::kInvalid,
+                      "is missing, and planning looks at no GPU; allowed: " + architecture_names(),
+                      "arch");
+  }
   KernelPlan plan;
   plan.spec = spec;
   const TuningRow* row = tuning == nullptr ? nullptr : find_tuning(*tuning, plan.spec);

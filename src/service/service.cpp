@@ -13,6 +13,7 @@
 #include "base/environment.h"
 #include "base/longest_time.h"
 #include "base/no_throw.h"
+#include "driver/native_arch.h"
 #include "service/core.h"
 
 namespace attnjit {
@@ -40,8 +41,12 @@ class ServiceImpl final : public Service {
 
   using Service::prepare;
 
-  Result<PreparedSpec> prepare(const ResolvedSpec& spec) override {
+  Result<PreparedSpec> prepare(const ResolvedSpec& given) override {
     return no_throw([&]() -> Result<PreparedSpec> {
+      const Result<ResolvedSpec> for_arch =
+          with_native_arch(given, [this] { return core_->driver(); });
+      if (!for_arch) return for_arch.error();
+      const ResolvedSpec& spec = *for_arch;
       const std::string text = spec_to_json(spec.given(), spec.options());
       if (auto known = core_->find_prepared(text)) return PreparedSpec(std::move(known));
       auto state = core_->prepare(spec, text);

@@ -36,8 +36,9 @@ void with_builtin_masks(MaskSpec& mask, Snippets::iterator& next, Snippets& kept
 
 }  // namespace
 
-ResolvedSpec resolved_spec(SpecDocument document, Snippets snippets) {
+ResolvedSpec resolved_spec(SpecDocument document, Snippets snippets, ArchFrom arch_from) {
   auto state = std::make_shared<ResolvedSpec::State>();
+  state->arch_from = arch_from;
   state->spec = resolve(document.spec);
   state->given = std::move(document.spec);
   state->options = document.options;
@@ -47,6 +48,13 @@ ResolvedSpec resolved_spec(SpecDocument document, Snippets snippets) {
   std::move(next, snippets.end(), std::back_inserter(state->snippets));
   state->params = declared_params(state->spec);
   state->scalars = spec_scalars(state->spec);
+  return ResolvedSpec(std::move(state));
+}
+
+ResolvedSpec with_arch(const ResolvedSpec& spec, Arch arch) {
+  auto state = std::make_shared<ResolvedSpec::State>(spec.state());
+  state->given.arch = state->spec.arch = arch;
+  state->arch_from = ArchFrom::kSpec;
   return ResolvedSpec(std::move(state));
 }
 

@@ -30,8 +30,10 @@ using A = AttentionSpec;
 using O = PlanOptions;
 
 const std::array kFields{
-    SpecField{
-        .name = "arch", .member = &A::arch, .help = "the exact GPU architecture to generate for"},
+    SpecField{.name = "arch",
+              .member = &A::arch,
+              .help = "the exact GPU architecture to generate for; native, or left out: that of "
+                      "the GPU at hand"},
     SpecField{.name = "num_q_heads",
               .member = &A::num_q_heads,
               .help = "query heads",

@@ -17,6 +17,8 @@
 namespace attnjit::spec {
 namespace {
 
+constexpr std::size_t kMaxManifestBytes = std::size_t{16} << 20;
+
 enum class FlagType { kInt, kBool, kName, kNameOrJson };
 
 struct TypeOf {
@@ -127,16 +129,45 @@ SpecInput::SpecInput() { root_.type = JsonValue::Type::kObject; }
 Result<SpecInput> SpecInput::from_json(std::string_view text) {
   Result<JsonValue> root = parse_json(text);
   if (!root) return std::move(root).error();
-  SpecInput input;
-  if (root->type != JsonValue::Type::kObject) {
+  const JsonValue* specs = root->find("specs");
+  if (specs != nullptr && specs->type == JsonValue::Type::kArray) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("is a manifest of {} specs", specs->items.size()), {},
+                      "name one of them, as FILE#0, or give the file to attnjit prewarm");
+  }
+  return from_object(std::move(root).value());
+}
+
+Result<SpecInput> SpecInput::from_manifest(std::string_view text, std::size_t index) {
+  JsonLimits limits;
+  limits.max_bytes = kMaxManifestBytes;
+  const Result<JsonValue> root = parse_json(text, limits);
+  if (!root) return root.error();
+  const JsonValue* specs = root->find("specs");
+  if (specs == nullptr || specs->type != JsonValue::Type::kArray) {
+    return make_error(ErrorCode::kInvalid, "is no manifest", {},
+                      "FILE#N is a spec of one: an object {name, source, specs}");
+  }
+  if (index >= specs->items.size()) {
+    return make_error(ErrorCode::kInvalid,
+                      fmt::format("there is no spec {}; allowed: 0 to {}", index,
+                                  static_cast<std::ptrdiff_t>(specs->items.size()) - 1),
+                      "specs");
+  }
+  return from_object(specs->items[index]);
+}
+
+Result<SpecInput> SpecInput::from_object(JsonValue root) {
+  if (root.type != JsonValue::Type::kObject) {
     Error error =
-        make_error(ErrorCode::kInvalid, "the spec is " + describe(*root) +
-                                            "; allowed: an object with the spec's fields");
-    error.line = root->line;
-    error.column = root->column;
+        make_error(ErrorCode::kInvalid,
+                   "the spec is " + describe(root) + "; allowed: an object with the spec's fields");
+    error.line = root.line;
+    error.column = root.column;
     return error;
   }
-  input.root_ = std::move(root).value();
+  SpecInput input;
+  input.root_ = std::move(root);
   return input;
 }
 

@@ -4,6 +4,7 @@
 // Thread rules: distinct objects may be used by distinct threads.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,8 @@ class SpecInput {
   SpecInput();
   /// Starts from a file's text. Errors: not JSON, or not an object.
   static Result<SpecInput> from_json(std::string_view text);
+  /// Starts from a spec of a manifest's text, counted from 0. Errors: no JSON, or no such spec.
+  static Result<SpecInput> from_manifest(std::string_view text, std::size_t index);
 
   /// Sets a field from a flag's text, replacing what was there: an integer, true or false, a name,
   /// or JSON (mask and score_mod: text that begins with `{`). `null` sets an optional field back to
@@ -50,6 +53,8 @@ class SpecInput {
   std::string excerpt(const Error& error) const;
 
  private:
+  static Result<SpecInput> from_object(JsonValue root);
+
   JsonValue root_;
   std::vector<Error> bad_flags_;  ///< at most one a field
 };

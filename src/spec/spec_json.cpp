@@ -9,6 +9,7 @@
 
 #include "attnjit/spec.h"
 #include "spec/kinds.h"
+#include "spec/resolved_spec.h"
 #include "spec/spec_fields.h"
 #include "spec/text.h"
 
@@ -95,9 +96,8 @@ struct FieldWriter {
   void operator()(bool AttentionSpec::*member) const {
     if (!is_default(member)) put(attention.*member);
   }
-  void operator()(Arch AttentionSpec::*member) const {
-    if (!is_default(member)) put(to_string(attention.*member));
-  }
+  // NOTE: always: JSON without one is for the GPU at hand.
+  void operator()(Arch AttentionSpec::*member) const { put(to_string(attention.*member)); }
   template <spec::NamedEnum Enum>
   void operator()(Enum AttentionSpec::*member) const {
     if (!is_default(member)) put(spec::to_string(attention.*member));
@@ -129,6 +129,11 @@ struct FieldWriter {
 Result<SpecDocument> spec_from_json(std::string_view json) {
   Result<ResolvedSpec> resolved = ResolvedSpec::from_json(json);
   if (!resolved) return std::move(resolved).error();
+  if (resolved->state().arch_from == spec::ArchFrom::kNative) {
+    return make_error(ErrorCode::kInvalid, "is native, which a plain spec cannot hold", "arch",
+                      "leave it out and set AttentionSpec::arch, or give the text to "
+                      "Service::prepare, which looks at the GPU at hand");
+  }
   return SpecDocument{resolved->given(), resolved->options()};
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/architectures.h"
+#include "base/dtype_names.h"
 #include "spec/kinds.h"
 #include "spec/resolved_spec.h"
 #include "spec/spec_fields.h"
@@ -44,6 +45,9 @@ constexpr CommonMistake kMistakes[] = {
 class Reader {
  public:
   explicit Reader(std::vector<Error>& problems) : problems_(problems) {}
+
+  /// Of the spec that was read.
+  ArchFrom arch_from() const { return arch_from_; }
 
   void read(const JsonValue& root, SpecDocument& document) {
     if (root.type != JsonValue::Type::kObject) {
@@ -114,7 +118,28 @@ class Reader {
     return best.empty() ? std::string{} : fmt::format("did you mean `{}`?", best);
   }
 
+  /// NOTE: the nearest name is not always the one that is meant: a kernel for sm_100a does not run
+  /// on sm_120.
+  static std::string arch_suggestion(std::string_view text) {
+    if (std::string hint = architecture_hint(text); !hint.empty()) return hint;
+    std::vector<std::string_view> names{kNativeArch};
+    for (const ArchTraits& traits : architectures()) names.push_back(traits.name);
+    return suggestion(text, names);
+  }
+
   // --- scalars ---------------------------------------------------------------------------------
+
+  /// The one of `names` that others call so, else that of which `text` is a misspelling.
+  static std::string dtype_suggestion(std::string_view text,
+                                      std::span<const std::string_view> names) {
+    const std::string_view element = text.substr(0, text.find('['));
+    const std::optional<Dtype> called = dtype_called(element);
+    if (!called) return suggestion(text, names);
+    const std::string meant =
+        std::string(attnjit::to_string(*called)) + std::string(text.substr(element.size()));
+    const bool known = std::find(names.begin(), names.end(), meant) != names.end();
+    return known ? fmt::format("did you mean `{}`?", meant) : std::string{};
+  }
 
   std::optional<bool> boolean(const std::string& field, const JsonValue& value) {
     if (value.type == Type::kBool) return value.boolean;
@@ -140,17 +165,24 @@ class Reader {
     return std::nullopt;
   }
 
-  /// One of several names; `from_string` gives an optional.
-  template <class FromString>
+  /// One of several names; `from_string` gives an optional, and `hint` what to say to a string
+  /// that is none of them.
+  template <class FromString, class Hint>
   auto name_of(const std::string& field, const JsonValue& value, const std::string& allowed_text,
-               std::span<const std::string_view> names, FromString from_string)
-      -> decltype(from_string(std::string_view{})) {
+               FromString from_string, Hint hint) -> decltype(from_string(std::string_view{})) {
     if (value.type == Type::kString) {
       if (auto parsed = from_string(std::string_view(value.text))) return parsed;
     }
     problem(field, "is " + describe(value) + "; allowed: " + allowed_text, value,
-            value.type == Type::kString ? suggestion(value.text, names) : std::string{});
+            value.type == Type::kString ? hint(std::string_view(value.text)) : std::string{});
     return std::nullopt;
+  }
+  template <class FromString>
+  auto name_of(const std::string& field, const JsonValue& value, const std::string& allowed_text,
+               std::span<const std::string_view> names, FromString from_string)
+      -> decltype(from_string(std::string_view{})) {
+    return name_of(field, value, allowed_text, from_string,
+                   [&](std::string_view text) { return suggestion(text, names); });
   }
 
   /// One of several element types.
@@ -161,7 +193,9 @@ class Reader {
       const bool known = type && std::find(dtypes.begin(), dtypes.end(), *type) != dtypes.end();
       return known ? type : std::nullopt;
     };
-    return name_of(field, value, allowed_text, dtype_names(dtypes), parse);
+    return name_of(field, value, allowed_text, parse, [&](std::string_view text) {
+      return dtype_suggestion(text, dtype_names(dtypes));
+    });
   }
 
   // --- top-level fields, by the type of their member -------------------------------------------
@@ -197,11 +231,12 @@ class Reader {
       if (const auto read = reader.boolean(name(), value)) document.spec.*member = *read;
     }
     void operator()(Arch AttentionSpec::*member) const {
-      std::vector<std::string_view> names;
-      for (const ArchTraits& traits : architectures()) names.push_back(traits.name);
-      const auto read =
-          reader.name_of(name(), value, allowed(field), names,
-                         [](std::string_view text) { return arch_from_string(text); });
+      const bool native = value.type == Type::kString && value.text == kNativeArch;
+      reader.arch_from_ = native ? ArchFrom::kNative : ArchFrom::kSpec;
+      if (native) return;
+      const auto read = reader.name_of(
+          name(), value, fmt::format("{}, {}", allowed(field), kNativeArch),
+          [](std::string_view text) { return arch_from_string(text); }, arch_suggestion);
       if (read) document.spec.*member = *read;
     }
     template <NamedEnum Enum>
@@ -427,9 +462,10 @@ class Reader {
       }
       const std::string types = join(param_type_names());
       if (const JsonValue* type = item.find("type")) {
-        const auto read =
-            name_of(at + ".type", *type, types, param_type_names(),
-                    [](std::string_view text) { return param_type_from_string(text); });
+        const auto read = name_of(
+            at + ".type", *type, types,
+            [](std::string_view text) { return param_type_from_string(text); },
+            [](std::string_view text) { return dtype_suggestion(text, param_type_names()); });
         if (read) param.type = *read;
       } else {
         problem(at + ".type", "is missing; allowed: " + types, item);
@@ -438,6 +474,7 @@ class Reader {
   }
 
   std::vector<Error>& problems_;
+  ArchFrom arch_from_ = ArchFrom::kNothing;
 };
 
 /// True where `inner` is `outer` or lies within it: "mask.of[1].kind" in "mask.of[1]".
@@ -459,7 +496,8 @@ Result<ResolvedSpec> read_spec(const JsonValue& root, const std::string& path) {
   std::vector<Error> problems;
   SpecDocument document;
   CheckedSpec checked;
-  Reader(problems).read(root, document);
+  Reader reader(problems);
+  reader.read(root, document);
   if (root.type == JsonValue::Type::kObject) {
     checked = check_spec(document.spec, document.options);
     std::vector<Error>& found = checked.problems;
@@ -474,7 +512,9 @@ Result<ResolvedSpec> read_spec(const JsonValue& root, const std::string& path) {
       problems.push_back(std::move(error));
     }
   }
-  if (problems.empty()) return resolved_spec(std::move(document), std::move(checked.snippets));
+  if (problems.empty()) {
+    return resolved_spec(std::move(document), std::move(checked.snippets), reader.arch_from());
+  }
   if (!path.empty()) {
     for (Error& error : problems) error.field = path + error.field;
   }

@@ -32,7 +32,19 @@ class State final : public FakeCuda {
     version = 12080;
     shut_down = false;
     devices = {FakeDevice{}};
-    // For a process without a test in it; *: those that each image has.
+    // For a process without a test in it: the compute capabilities of its GPUs ("9.0,12.0").
+    if (const char* gpus = std::getenv("ATTNJIT_FAKE_GPUS"); gpus != nullptr) {
+      devices.clear();
+      std::istringstream in(gpus);
+      for (std::string gpu; std::getline(in, gpu, ',');) {
+        FakeDevice device;
+        device.name = "GPU of " + gpu;
+        device.major = std::stoi(gpu);
+        device.minor = std::stoi(gpu.substr(gpu.find('.') + 1));
+        devices.push_back(device);
+      }
+    }
+    // And *: the kernels that each image has.
     const char* name = std::getenv("ATTNJIT_FAKE_KERNEL");
     kernel_names = {name != nullptr ? name : "attnjit_kernel"};
     image_kernels.clear();

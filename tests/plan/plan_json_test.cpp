@@ -265,7 +265,7 @@ TEST(PlanJson, WhatARowChoosesIsADeviation) {
     }
     return std::string();
   };
-  const char* dense = R"({"num_q_heads": 8, "qk_depth": 128})";
+  const char* dense = R"({"arch": "sm_100a", "num_q_heads": 8, "qk_depth": 128})";
   const Json one_tile = planned(dense, {{"num_qo", 1}}).value();
   EXPECT_EQ(one_tile["num_qo"], 2);
   EXPECT_EQ(recorded(one_tile, "num_qo"), "2 to 1: tuned");
@@ -274,15 +274,16 @@ TEST(PlanJson, WhatARowChoosesIsADeviation) {
   const Json quarters = planned(dense, {{"pv_first_quarters", 1}}).value();
   EXPECT_EQ(recorded(quarters, "num_pv_stages"), "2 to 4: tuned");
   EXPECT_EQ(recorded(quarters, "switch_1q_num_pv_stages"), "2 to 4: tuned");
-  const char* deep = R"({"num_q_heads": 8, "qk_depth": 256})";
+  const char* deep = R"({"arch": "sm_100a", "num_q_heads": 8, "qk_depth": 256})";
   EXPECT_EQ(recorded(planned(deep, {{"pair_cta", 0}}).value(), "MMA_M"), "256 to 128: tuned");
 
   int compared = 0;
   for (const char* spec :
-       {dense, deep, R"({"num_q_heads": 8, "qk_depth": 64, "group": 8})",
-        R"({"num_q_heads": 8, "qk_depth": 192})", R"({"num_q_heads": 8, "qk_depth": 320})",
-        R"({"num_q_heads": 8, "qk_depth": 128, "qkv_dtype": "e4m3"})",
-        R"({"num_q_heads": 8, "qk_depth": 192, "mla": "prefill"})"}) {
+       {dense, deep, R"({"arch": "sm_100a", "num_q_heads": 8, "qk_depth": 64, "group": 8})",
+        R"({"arch": "sm_100a", "num_q_heads": 8, "qk_depth": 192})",
+        R"({"arch": "sm_100a", "num_q_heads": 8, "qk_depth": 320})",
+        R"({"arch": "sm_100a", "num_q_heads": 8, "qk_depth": 128, "qkv_dtype": "e4m3"})",
+        R"({"arch": "sm_100a", "num_q_heads": 8, "qk_depth": 192, "mla": "prefill"})"}) {
     for (const TuningValues& choose : {TuningValues{{"num_qo", 1}},
                                        {{"pv_first_quarters", 1}},
                                        {{"pv_first_quarters", 4}},
@@ -324,10 +325,22 @@ TEST(PlanJson, EachKnobThatIsShownCanBeChosen) {
   }
 }
 
+TEST(PlanJson, NoArchitectureIsGuessed) {
+  for (const char* arch : {"", R"(, "arch": "native")"}) {
+    const Result<ResolvedSpec> spec =
+        ResolvedSpec::from_json(fmt::format(R"({{"num_q_heads": 8, "qk_depth": 128{}}})", arch));
+    ASSERT_TRUE(spec.ok());
+    const Result<KernelPlan> planned = plan(*spec);
+    ASSERT_FALSE(planned.ok());
+    EXPECT_EQ(planned.error().code, ErrorCode::kInvalid);
+    EXPECT_EQ(planned.error().field, "arch");
+  }
+}
+
 // Who chose is never left out: nobody, a table, or a model that no GPU has confirmed.
 TEST(PlanJson, SaysWhichRowItIsBy) {
-  const Result<ResolvedSpec> spec =
-      ResolvedSpec::from_json(R"({"num_q_heads": 8, "qk_depth": 128, "mask": "causal"})");
+  const Result<ResolvedSpec> spec = ResolvedSpec::from_json(
+      R"({"arch": "sm_100a", "num_q_heads": 8, "qk_depth": 128, "mask": "causal"})");
   ASSERT_TRUE(spec.ok());
   const auto document = [&](const std::string& more) {
     const Result<Tuning> tuning = tuning_from_json(

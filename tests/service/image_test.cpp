@@ -47,6 +47,43 @@ TEST_F(ImageTest, PrepareReportsWhatIsWrongOrUnsupported) {
   EXPECT_FALSE(unsupported.error().message.empty());
 }
 
+// JSON that leaves the architecture out is for the GPU at hand: never for one that it cannot run.
+TEST_F(ImageTest, JsonWithoutAnArchitectureIsForTheGpuAtHand) {
+  const auto arch_of = [&](const char* arch) -> Result<Arch> {
+    const auto prepared =
+        service_->prepare(std::string(R"({"num_q_heads": 8, "qk_depth": 64)") + arch + "}");
+    if (!prepared) return prepared.error();
+    return prepared->plan().spec->arch;
+  };
+  constexpr const char* kNative = R"(, "arch": "native")";
+  fake::FakeDevice rtx{.name = "RTX", .major = 12, .minor = 0};
+  fake::FakeDevice b200{.name = "B200", .major = 10, .minor = 0};
+  remake(options());
+  EXPECT_EQ(*arch_of(""), Arch::kSm90a);
+  EXPECT_EQ(*arch_of(kNative), Arch::kSm90a);
+  EXPECT_EQ(*arch_of(R"(, "arch": "sm_103a")"), Arch::kSm103a);
+  cuda_.devices = {rtx, b200, fake::FakeDevice{}};
+  EXPECT_EQ(*arch_of(""), Arch::kSm100a);
+  // A thread's context says which GPU is its.
+  const auto context = cuda_.create_context(2);
+  EXPECT_EQ(*arch_of(""), Arch::kSm90a);
+  cuda_.destroy_context(context);
+  cuda_.devices = {rtx};
+  EXPECT_EQ(arch_of("").error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(arch_of("").error().field, "arch");
+  EXPECT_EQ(arch_of(kNative).error().code, ErrorCode::kUnsupported);
+  cuda_.devices.clear();
+  EXPECT_EQ(arch_of("").error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(arch_of(kNative).error().code, ErrorCode::kEnvironment);
+  EXPECT_EQ(*arch_of(R"(, "arch": "sm_100a")"), Arch::kSm100a);
+  ServiceOptions alone = options();
+  alone.driver_path = "/nonexistent/libcuda.so";
+  remake(alone);
+  EXPECT_EQ(arch_of("").error().field, "arch");
+  EXPECT_NE(arch_of("").error().message.find("sm_90a, sm_100a, sm_103a"), std::string::npos);
+  EXPECT_EQ(arch_of(kNative).error().code, ErrorCode::kEnvironment);
+}
+
 TEST_F(ImageTest, OutcomesAreCompiledMemoryDisk) {
   ServiceOptions cached = options();
   cached.use_disk_cache = true;

@@ -42,6 +42,28 @@ TEST(ResolvedSpec, HoldsWhatWasGivenAndItsDefaults) {
   EXPECT_EQ(read->options(), options);
 }
 
+// Planning looks at no GPU, so it refuses what is left to the one at hand.
+TEST(ResolvedSpec, KnowsWhoSaysItsArchitecture) {
+  const auto from = [](const char* arch) {
+    const auto read =
+        ResolvedSpec::from_json(std::string(R"({"num_q_heads": 8, "qk_depth": 64)") + arch + "}");
+    EXPECT_TRUE(read.ok()) << read.error().to_string();
+    return *read;
+  };
+  using spec::ArchFrom;
+  EXPECT_EQ(from("").state().arch_from, ArchFrom::kNothing);
+  EXPECT_EQ(from(R"(, "arch": "native")").state().arch_from, ArchFrom::kNative);
+  EXPECT_EQ(from(R"(, "arch": "sm_90a")").state().arch_from, ArchFrom::kSpec);
+  EXPECT_EQ(ResolvedSpec::make(spec_with({}))->state().arch_from, ArchFrom::kSpec);
+  const ResolvedSpec given = spec::with_arch(from(""), Arch::kSm103a);
+  EXPECT_EQ(given.state().arch_from, ArchFrom::kSpec);
+  EXPECT_EQ(given->arch, Arch::kSm103a);
+  EXPECT_EQ(given.given().arch, Arch::kSm103a);
+  const auto plain = spec_from_json(R"({"num_q_heads": 8, "qk_depth": 64, "arch": "native"})");
+  ASSERT_FALSE(plain.ok());
+  EXPECT_EQ(plain.error().field, "arch");
+}
+
 TEST(ResolvedSpec, HoldsItsSnippetsInPreorderTheScoreModificationLast) {
   MaskSpec inner;
   inner.kind = MaskSpec::Kind::kOr;

@@ -103,10 +103,10 @@ TEST(SpecJson, EveryFieldIsReadAndWrittenInTheOrderOfTheTable) {
   // Those that do not go with the others.
   for (
       const std::string text :
-      {R"({"num_q_heads":1,"qk_depth":64,"ragged_kv":true,"num_partitions":0})",
-       R"({"num_q_heads":1,"qk_depth":64,"v_layout":"transposed"})",
-       R"({"num_q_heads":1,"qk_depth":64,"return_lse":true,"merge":true,"accumulate":true})",
-       R"({"num_q_heads":1,"qk_depth":576,"mla":"decode","cache_format":"dsv32","page_size":64,"topk":2048})"}) {
+      {R"({"arch":"sm_100a","num_q_heads":1,"qk_depth":64,"ragged_kv":true,"num_partitions":0})",
+       R"({"arch":"sm_100a","num_q_heads":1,"qk_depth":64,"v_layout":"transposed"})",
+       R"({"arch":"sm_100a","num_q_heads":1,"qk_depth":64,"return_lse":true,"merge":true,"accumulate":true})",
+       R"({"arch":"sm_100a","num_q_heads":1,"qk_depth":576,"mla":"decode","cache_format":"dsv32","page_size":64,"topk":2048})"}) {
     const Result<SpecDocument> other = spec_from_json(text);
     ASSERT_TRUE(other) << other.error().to_string();
     EXPECT_EQ(spec_to_json(other->spec, other->options), text);
@@ -550,7 +550,9 @@ TEST(SpecJson, DefaultsAreLeftOut) {
       R"({"mask": {"kind": "null"}, "score_mod": "identity", "group": 1, "page_size": 0,
           "qk_depth": 64, "num_q_heads": 2, "arch": "sm_100a", "num_partitions": 1})");
   ASSERT_TRUE(read);
-  EXPECT_EQ(spec_to_json(read->spec, read->options), R"({"num_q_heads":2,"qk_depth":64})");
+  // But not the architecture: JSON without one is for the GPU at hand.
+  EXPECT_EQ(spec_to_json(read->spec, read->options),
+            R"({"arch":"sm_100a","num_q_heads":2,"qk_depth":64})");
 }
 
 TEST(SpecJson, WritingASpecThatIsNotUtf8DoesNotThrow) {

@@ -10,6 +10,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/dtype_names.h"
 #include "spec/json_value.h"
 #include "spec/text.h"
 
@@ -165,7 +166,10 @@ class Reader {
     if (!text(parent, field, "dtype", name)) return;
     const std::optional<Dtype> known = dtype_from_string(name);
     if (!known) {
-      problem(join(field, "dtype"), fmt::format("'{}' is no element type", name));
+      const std::optional<Dtype> called = dtype_called(name);
+      problem(join(field, "dtype"),
+              fmt::format("'{}' is no element type{}", name,
+                          called ? fmt::format(": did you mean {}?", to_string(*called)) : ""));
       return;
     }
     value = *known;

@@ -66,8 +66,8 @@ std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan
   }
   if (options.num_qo && *options.num_qo != plan.num_consumers) {
     return fmt::format(
-        "query tiles per CTA are consumer warpgroups of 64 rows on sm_90a: {} of them for this "
-        "spec; num_qo is {}",
+        "a CTA has {} consumer warpgroups of 64 rows for this spec on sm_90a, which num_qo {} does "
+        "not change: leave num_qo out",
         plan.num_consumers, *options.num_qo);
   }
   return why_no_parameters(spec);

@@ -3,9 +3,11 @@
 #include "cli/arguments.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <sstream>
 
 #include "base/architectures.h"
@@ -19,9 +21,10 @@ namespace attnjit::cli {
 namespace {
 
 constexpr const char* kFooter = R"(
-A spec is --spec FILE.json (- reads standard input), or flags of the fields' names
-(--num-q-heads 32 --qk-depth 128 --group 4 --mask causal, --mask '{"kind": ...}');
-flags override the file. Required: num_q_heads and qk_depth.
+A spec is a file, SPEC.json, MANIFEST.json#0 (a manifest's spec) or - (standard input), or
+flags of the fields' names (--num-q-heads 32 --qk-depth 128 --group 4 --mask causal,
+--mask '{"kind": ...}'); flags override the file. Required: num_q_heads and qk_depth, and
+where there is no GPU arch.
 
 Exit codes: 0 done; 1 the work failed (a compile error, a wrong result, a finding);
 2 bad usage or bad input; 3 unsupported (the reason is on standard error);
@@ -57,8 +60,11 @@ class Parser {
 
   ParsedArguments parse(int argc, const char* const* argv) {
     ParsedArguments result;
+    const std::vector<std::string> words = with_whole_flags(argc, argv);
+    std::vector<const char*> whole;
+    for (const std::string& word : words) whole.push_back(word.c_str());
     try {
-      app_.parse(argc, argv);
+      app_.parse(argc, whole.data());
     } catch (const CLI::ParseError& error) {
       std::ostringstream out, unused;
       if (app_.exit(error, out, unused) == 0) {
@@ -85,6 +91,35 @@ class Parser {
   }
 
  private:
+  /// Whether a word is rather a spec than a word for a flag.
+  static bool names_spec(const std::string& word) {
+    return word == "-" || word.find_first_of("./#") != std::string::npos ||
+           ::access(word.c_str(), F_OK) == 0;
+  }
+
+  /// The words, of which a flag whose value may be left out leaves out none: CLI11 would give it
+  /// the spec that follows.
+  std::vector<std::string> with_whole_flags(int argc, const char* const* argv) const {
+    std::vector<std::string> words(argv, argv + argc);
+    for (int i = 1; i < argc && words[i] != "--"; ++i) {
+      const auto flag = value_left_out_.find(words[i]);
+      if (flag == value_left_out_.end() || i + 1 == argc || words[i + 1] == flag->second) continue;
+      if (names_spec(words[i + 1])) words[i] += "=" + flag->second;
+    }
+    return words;
+  }
+
+  /// A flag that alone means `value`.
+  void may_stand_alone(CLI::Option* flag, const std::string& value) {
+    flag->expected(0, 1)->default_str(value);
+    value_left_out_[flag->get_name()] = value;
+  }
+
+  /// NOTE: of a list CLI11 takes all words up to the next flag, what a command requires among them.
+  static CLI::Option* may_be_repeated(CLI::Option* option) {
+    return option->expected(1)->take_all()->allow_extra_args(false);
+  }
+
   // Adds a command whose values are a T inside arguments_ once the command was named.
   template <class T>
   CLI::App* command(const std::string& name, const std::string& description, T& values) {
@@ -98,7 +133,7 @@ class Parser {
     return app;
   }
 
-  static void add_spec(CLI::App* app, SpecArguments& spec) {
+  void add_spec(CLI::App* app, SpecArguments& spec) {
     app->add_option("--tuning", spec.tuning,
                     "Tuning table (JSON) that plans are made with; 'modelled': the library's")
         ->type_name("FILE");
@@ -133,8 +168,9 @@ class Parser {
         ->group(group);
   }
 
-  static void add_untuned_spec(CLI::App* app, SpecArguments& spec) {
-    app->add_option("--spec", spec.file, "JSON file of the spec; - reads standard input")
+  void add_untuned_spec(CLI::App* app, SpecArguments& spec) {
+    app->add_option("spec,--spec", spec.file,
+                    "JSON file of the spec; - reads standard input, MANIFEST#N a manifest's spec")
         ->type_name("FILE")
         ->group(kSpecGroup);
     for (const spec::SpecFlag& flag : spec::spec_flags()) {
@@ -146,23 +182,23 @@ class Parser {
                                    flag.help)
                                 ->type_name(flag.type)
                                 ->group(kSpecGroup);
-      if (flag.is_bool) option->expected(0, 1)->default_str("true");
+      if (flag.is_bool) may_stand_alone(option, "true");
     }
   }
 
-  static void add_problem(CLI::App* app, ProblemArguments& problem) {
+  void add_problem(CLI::App* app, ProblemArguments& problem) {
     const char* group = "Problem";
     app->add_option("--batch", problem.batch,
                     "Number of sequences; default: the length of the longer list")
         ->group(group);
     add_lengths(app, problem);
-    app->add_option("--given-map", problem.given_map,
-                    "Give the launch a map of its mask, made on the host (mask), or of any blocks "
-                    "(random)")
-        ->type_name("KIND")
-        ->expected(0, 1)
-        ->default_str("mask")
-        ->group(group);
+    may_stand_alone(
+        app->add_option("--given-map", problem.given_map,
+                        "Give the launch a map of its mask, made on the host (mask), or of any "
+                        "blocks (random)")
+            ->type_name("KIND")
+            ->group(group),
+        "mask");
     app->add_option("--pairs", problem.pairs, "Pairs of o and lse that a merge is given; default 2")
         ->group(group);
     add_input(app, problem);
@@ -200,11 +236,10 @@ class Parser {
     app->add_option("--scale", problem.scale, "Score scale; default 1/sqrt(qk_depth)")
         ->group(group);
     for (const spec::ScalarFlag& flag : spec::scalar_flags()) add_scalar(app, problem, flag);
-    app->add_option("--param", problem.params,
-                    "Value of a parameter of custom code; drawn from the seed where not given")
+    may_be_repeated(app->add_option("--param", problem.params,
+                                    "Value of a parameter of custom code; drawn from the seed "
+                                    "where not given"))
         ->type_name("NAME=VALUE|NAME=@F.npy")
-        ->expected(1)
-        ->take_all()
         ->group(group);
   }
 
@@ -227,13 +262,11 @@ class Parser {
   template <class T>
   static void add_model(CLI::App* app, T& model, std::vector<std::string>& waivers) {
     app->add_option("--model", model, "The emulator's model, isa or silicon; default silicon");
-    app->add_option(
-           "--waive", waivers,
-           "Grant an order that the isa model does not promise: in-order-mma; may be repeated. "
-           "verify also grants what the kernel's plan declares")
-        ->type_name("NAME")
-        ->expected(1)
-        ->take_all();
+    may_be_repeated(app->add_option("--waive", waivers,
+                                    "Grant an order that the isa model does not promise: "
+                                    "in-order-mma; may be repeated. verify also grants what the "
+                                    "kernel's plan declares"))
+        ->type_name("NAME");
   }
 
   void plan() {
@@ -285,13 +318,12 @@ class Parser {
                     "reads standard input")
         ->required()
         ->type_name("MANIFEST");
-    app->add_option("--from", prewarm_.bundles, "Import this bundle first; may be repeated")
-        ->expected(1)
-        ->take_all()
+    may_be_repeated(
+        app->add_option("--from", prewarm_.bundles, "Import this bundle first; may be repeated"))
         ->type_name("BUNDLE");
-    app->add_option("--arch", prewarm_.archs,
-                    architecture_names() + ": one or several; default " +
-                        std::string(to_string(AttentionSpec{}.arch)))
+    app->add_option(
+           "--arch", prewarm_.archs,
+           architecture_names() + ": one or several; native, or left out: that of the GPU at hand")
         ->type_name("A[,B]");
     app->add_option("-j,--jobs", prewarm_.jobs,
                     "Compiles at once; default: what cores and memory allow");
@@ -359,11 +391,10 @@ class Parser {
     app->add_option("-o,--output", tune_.output,
                     "The table to write; a table that is there keeps its other rows")
         ->type_name("FILE");
-    app->add_option("--shape", tune_.shapes,
-                    "Lengths to time, each once; default 16:1024:1024, 4:4096:4096, 1:16384:16384")
-        ->type_name("BATCH:M:N")
-        ->expected(1)
-        ->take_all();
+    may_be_repeated(app->add_option("--shape", tune_.shapes,
+                                    "Lengths to time, each once; default 16:1024:1024, "
+                                    "4:4096:4096, 1:16384:16384"))
+        ->type_name("BATCH:M:N");
     app->add_option("--model", tune_.model,
                     "Time by the clock's model of this architecture's GPU, where none is at hand")
         ->type_name("ARCH");
@@ -403,7 +434,9 @@ class Parser {
     check->add_option("--trust", cache_.trust, "Keyring of those who may sign")->type_name("FILE");
     CLI::App* gc =
         action("gc", "Remove leftovers and, above the cap, the least recently used", Action::kGc);
-    gc->add_option("--max-bytes", cache_.max_bytes, "Cap of the written layer; default 1 GiB");
+    gc->add_option("--max-bytes", cache_.max_bytes,
+                   "Cap of the written layer, also as 500M or 5G; default 1G")
+        ->type_name("BYTES");
     gc->add_flag("--dry-run", cache_.dry_run, "Say what would be removed");
     action("clear", "Remove everything that attnjit keeps in the written layer", Action::kClear);
     CLI::App* out =
@@ -413,9 +446,7 @@ class Parser {
     CLI::Option* oci = out->add_option("--oci", cache_.oci, "The image layout to write");
     oci->type_name("DIR");
     file->excludes(oci);
-    out->add_option("--key", cache_.keys, "Only this key; may be repeated")
-        ->expected(1)
-        ->take_all();
+    may_be_repeated(out->add_option("--key", cache_.keys, "Only this key; may be repeated"));
     CLI::App* in = action("import", "Merge a bundle into the written layer", Action::kImport);
     in->add_option("file", cache_.file, "The bundle to read")->required()->type_name("FILE");
     CLI::App* keygen = action("keygen", "Make a key to sign with", Action::kKeygen);
@@ -467,6 +498,7 @@ class Parser {
   }
 
   CLI::App app_;
+  std::map<std::string, std::string> value_left_out_;  ///< by flag: what it means alone
   std::string shell_;
   bool man_ = false;
   Arguments arguments_;

@@ -16,9 +16,9 @@
 
 namespace attnjit::cli {
 
-/// --spec FILE and the flags of the fields' names, in the order in which they override.
+/// SPEC or --spec SPEC, and the flags of the fields' names, in the order in which they override.
 struct SpecArguments {
-  std::string file;  ///< empty: none; "-": standard input
+  std::string file;  ///< empty: none; "-": standard input; also MANIFEST#N
   std::vector<std::pair<std::string, std::string>> flags;
   std::string tuning;                     ///< file of a tuning table; empty: none
   bool accept_unconfined_helper = false;  ///< for the commands that compile

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,6 +17,7 @@
 #include "cache/minisign.h"
 #include "cache/signature.h"
 #include "cache/trust.h"
+#include "cli/byte_size.h"
 #include "cli/files.h"
 #include "cli/json.h"
 #include "cli/oci_layout.h"
@@ -149,17 +149,14 @@ Report verify(CubinCache& cache) {
 Result<Report> gc(CubinCache& cache, const CacheArguments& arguments) {
   std::optional<std::int64_t> max_bytes;
   if (arguments.max_bytes) {
-    // NOTE: read here: the command line's library takes what is too large for the largest number.
-    const std::string& text = *arguments.max_bytes;
-    std::int64_t value = 0;
-    const auto [stop, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (status != std::errc{} || stop != text.data() + text.size() || value < 0) {
-      return make_error(ErrorCode::kInvalid,
-                        fmt::format("is '{}'; allowed: 0 to {}", text.substr(0, 64),
-                                    std::numeric_limits<std::int64_t>::max()),
-                        "max_bytes");
+    max_bytes = byte_size(*arguments.max_bytes);
+    if (!max_bytes) {
+      return make_error(
+          ErrorCode::kInvalid,
+          fmt::format("is '{}'; allowed: {}, up to {}", arguments.max_bytes->substr(0, 64),
+                      kByteSizes, std::numeric_limits<std::int64_t>::max()),
+          "max_bytes");
     }
-    max_bytes = value;
   }
   Result<CacheGcReport> done = cache.gc({max_bytes, arguments.dry_run});
   if (!done) return std::move(done).error();

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -52,6 +53,19 @@ class CliTest : public ::testing::Test {
   bool has_nvrtc() {
     const Process process = run({"doctor", "--json"});
     return Json::parse(process.out).at("nvrtc").at("found");
+  }
+
+  // A driver library in a folder that the loader looks into first.
+  void use_driver(const std::string& library) {
+    std::filesystem::create_directories(folder_ / "driver");
+    std::filesystem::remove(folder_ / "driver/libcuda.so.1");
+    if (library.empty()) {
+      write_text(folder_ / "driver/libcuda.so.1", "no library");
+    } else {
+      std::filesystem::create_symlink(library, folder_ / "driver/libcuda.so.1");
+    }
+    options_.environment["LD_LIBRARY_PATH"] = folder_ / "driver";
+    options_.environment["ATTNJIT_FAKE_KERNEL"] = "attnjit_forward";
   }
 
   TemporaryFolder folder_;

@@ -306,16 +306,16 @@ TEST_F(Compile, PrewarmGoesOnAfterABadSpec) {
 TEST_F(Compile, PrewarmReadsItsInputStrictly) {
   write_text(folder_ / "bad.json", "{");
   write_text(folder_ / "other.json", R"({"name": "x", "source": "y", "specs": 3})");
-  expect_bad({"prewarm", folder_ / "bad.json"});
-  expect_bad({"prewarm", folder_ / "other.json"}, "specs");
-  expect_bad({"prewarm", folder_ / "missing.json"}, "missing.json");
+  expect_bad({"prewarm", folder_ / "bad.json", "--arch", "sm_90a"});
+  expect_bad({"prewarm", folder_ / "other.json", "--arch", "sm_90a"}, "specs");
+  expect_bad({"prewarm", folder_ / "missing.json", "--arch", "sm_90a"}, "missing.json");
   write_text(folder_ / "empty.json", R"({"name": "x", "source": "y", "specs": []})");
-  expect_bad({"prewarm", folder_ / "empty.json"}, "specs");
+  expect_bad({"prewarm", folder_ / "empty.json", "--arch", "sm_90a"}, "specs");
   write_text(folder_ / "ok.json",
              R"({"name": "x", "source": "y", "specs": [{"num_q_heads": 8, "qk_depth": 64}]})");
   expect_bad({"prewarm", folder_ / "ok.json", "--arch", "sm_80"}, "sm_80");
   expect_bad({"prewarm", folder_ / "ok.json", "--arch", "sm_90a,"}, "arch");
-  expect_bad({"prewarm", folder_ / "ok.json", "-j", "-1"}, "jobs");
+  expect_bad({"prewarm", folder_ / "ok.json", "--arch", "sm_90a", "-j", "-1"}, "jobs");
 }
 
 TEST_F(Compile, CacheCommands) {

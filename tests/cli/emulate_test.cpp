@@ -309,8 +309,9 @@ TEST_F(Emulate, VerifiesRowsOfOneScoreFarFromZero) {
 TEST_F(Emulate, VerifiesLaunchesWithoutQueries) {
   if (!has_nvrtc()) GTEST_SKIP() << "there is no NVRTC";
   const std::vector<std::string> ragged{
-      "verify",  "--num-q-heads", "1",        "--qk-depth", "64",        "--ragged", "--return-lse",
-      "--q-len", "0,0",           "--kv-len", "5,0",        "--backend", "emulator"};
+      "verify",     "--arch",   "sm_100a",  "--num-q-heads", "1",
+      "--qk-depth", "64",       "--ragged", "--return-lse",  "--q-len",
+      "0,0",        "--kv-len", "5,0",      "--backend",     "emulator"};
   for (const std::vector<std::string>& words :
        {ragged, hopper("verify", {"--q-len", "0", "--kv-len", "5", "--backend", "emulator"}),
         hopper("verify", {"--batch", "0", "--backend", "emulator"})}) {
@@ -325,8 +326,8 @@ TEST_F(Emulate, VerifiesLaunchesWithoutQueries) {
   words[0] = "generate";
   words.insert(words.end(), {"--launch", "-o", folder_ / "l"});
   run_json(words, 0);
-  run_json({"compile", "--num-q-heads", "1", "--qk-depth", "64", "--ragged", "--return-lse",
-            "--ptx", folder_ / "l/kernel.ptx"},
+  run_json({"compile", "--arch", "sm_100a", "--num-q-heads", "1", "--qk-depth", "64", "--ragged",
+            "--return-lse", "--ptx", folder_ / "l/kernel.ptx"},
            0);
   EXPECT_TRUE(
       run_json({"emulate", folder_ / "l/kernel.ptx", "--launch", folder_ / "l/LAUNCH.json"}, 0)
@@ -399,8 +400,9 @@ TEST_F(Emulate, VerifiesARealKernelAndDumpsIt) {
 // P lies over S (docs/sm100.md): the isa model finds it, and nothing else, unless it is waived.
 TEST_F(Emulate, TheBlackwellKernelReliesOnInOrderIssueAndSaysSo) {
   if (!has_nvrtc()) GTEST_SKIP() << "there is no NVRTC";
-  const std::vector<std::string> spec{"--num-q-heads", "1",   "--qk-depth", "64", "--q-len", "8",
-                                      "--kv-len",      "400", "--num-qo",   "1"};
+  const std::vector<std::string> spec{"--arch",     "sm_100a", "--num-q-heads", "1",
+                                      "--qk-depth", "64",      "--q-len",       "8",
+                                      "--kv-len",   "400",     "--num-qo",      "1"};
   const auto with = [&](const char* command, std::vector<std::string> more) {
     more.insert(more.begin(), command);
     more.insert(more.end(), spec.begin(), spec.end());

@@ -45,7 +45,7 @@ TEST_F(FleetCommand, BadKeysAreBadInput) {
   expect_bad({"cache", "verify", folder_ / "missing"}, "keyring");
   expect_bad({"cache", "verify", "--trust", folder_ / "ring"}, "public key");
   options_.environment["ATTNJIT_TRUST"] = folder_ / "ring";
-  expect_bad({"compile", "--num-q-heads", "8", "--qk-depth", "64"}, "public key");
+  expect_bad(hopper("compile"), "public key");
 }
 
 TEST_F(FleetCommand, AnImageLayoutIsWholeAndTheSameEachTime) {
@@ -95,7 +95,7 @@ TEST_F(FleetCommand, DoctorNamesTheRemoteTier) {
   EXPECT_EQ(process.out.find("word"), std::string::npos);
   options_.environment["ATTNJIT_REMOTE"] = "nonsense";
   EXPECT_EQ(Json::parse(run({"doctor", "--json"}).out).at("remote").at("usable"), false);
-  expect_bad({"compile", "--num-q-heads", "8", "--qk-depth", "64"}, "remote");
+  expect_bad(hopper("compile"), "remote");
 }
 
 }  // namespace

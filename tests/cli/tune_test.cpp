@@ -11,18 +11,6 @@ namespace {
 
 class Tune : public CliTest {
  protected:
-  // A driver library in a folder that the loader looks into first.
-  void use_driver(const std::string& library) {
-    std::filesystem::create_directories(folder_ / "driver");
-    std::filesystem::remove(folder_ / "driver/libcuda.so.1");
-    if (library.empty()) {
-      write_text(folder_ / "driver/libcuda.so.1", "no library");
-    } else {
-      std::filesystem::create_symlink(library, folder_ / "driver/libcuda.so.1");
-    }
-    options_.environment["LD_LIBRARY_PATH"] = folder_ / "driver";
-    options_.environment["ATTNJIT_FAKE_KERNEL"] = "attnjit_forward";
-  }
   bool table_exists() const { return std::filesystem::exists(folder_ / "table.json"); }
 };
 

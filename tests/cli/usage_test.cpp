@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "cli/byte_size.h"
 #include "cli_test.h"
 
 namespace attnjit::testing {
 namespace {
+
+using cli::byte_size;
 
 class Usage : public CliTest {};
 
@@ -68,7 +71,10 @@ TEST_F(Usage, BadUsageNamesItsFlag) {
            Case{{"verify", "--timed-sms", "010"}, "timed_sms", "is \"010\"", verify},
            Case{{"verify", "--scale", "x"}, "scale", "is \"x\"; allowed: a number", verify},
            Case{{"bench", "--warmup", "9999999999"}, "warmup", "is 9999999999; allowed: 0 to", ""},
-           Case{{"prewarm", "m", "--jobs", "9999999999"}, "jobs", "is 9999999999; allowed: 0", ""},
+           Case{{"prewarm", "m", "--arch", "sm_90a", "--jobs", "9999999999"},
+                "jobs",
+                "is 9999999999; allowed: 0",
+                ""},
            Case{{"verify", "--window"}, "window", "has no value", verify},
            Case{{"verify", "--window", "--seed", "3"}, "window", "has no value: --seed", verify},
            Case{{"generate", "-o", "--json"}, "output", "has no value: --json", ""},
@@ -133,21 +139,254 @@ TEST_F(Usage, EveryProblemOfASpecIsTold) {
 
 TEST_F(Usage, FlagsOverrideTheFile) {
   write_text(folder_ / "spec.json",
-             R"({"num_q_heads": 32, "qk_depth": 128, "qkv_dtype": "fp16", "mask": "causal"})");
+             R"({"arch": "sm_100a", "num_q_heads": 32, "qk_depth": 128, "qkv_dtype": "fp16",)"
+             R"( "mask": "causal"})");
   const Json file = run_json({"plan", "--spec", folder_ / "spec.json"}, 0);
   const Json flags = run_json(
       {"plan", "--spec", folder_ / "spec.json", "--qk-depth", "64", "--qkv-dtype", "bf16"}, 0);
-  const Json alone =
-      run_json({"plan", "--num-q-heads", "32", "--qk-depth", "64", "--mask", "causal"}, 0);
+  const Json alone = run_json(
+      {"plan", "--arch", "sm_100a", "--num-q-heads", "32", "--qk-depth", "64", "--mask", "causal"},
+      0);
   EXPECT_NE(file, flags);
   EXPECT_EQ(flags, alone);
 }
 
 TEST_F(Usage, StandardInputAndPipes) {
-  options_.input = R"({"num_q_heads": 32, "qk_depth": 64})";
+  options_.input = R"({"arch": "sm_90a", "num_q_heads": 32, "qk_depth": 64})";
   EXPECT_EQ(run_json({"plan", "--spec", "-"}, 0),
-            run_json({"plan", "--num-q-heads", "32", "--qk-depth", "64"}, 0));
+            run_json({"plan", "--arch", "sm_90a", "--num-q-heads", "32", "--qk-depth", "64"}, 0));
   EXPECT_EQ(run({"plan", "--spec", "/dev/stdin"}).exit_code, 0);
+}
+
+// What is left out is the GPU's at hand, and never one that it cannot run.
+TEST_F(Usage, TheArchitectureIsThatOfTheGpuAtHand) {
+  write_text(folder_ / "manifest.json",
+             R"({"name": "m", "source": "s", "specs": [{"num_q_heads": 8, "qk_depth": 64}]})");
+  options_.environment["ATTNJIT_NVRTC"] = folder_ / "no.so";  // nothing is compiled
+  use_driver(ATTNJIT_FAKE_CUDA);
+  const auto plain = [&](const std::string& command, std::vector<std::string> more = {}) {
+    std::vector<std::string> words = hopper(command, std::move(more));
+    words.erase(words.begin() + 1, words.begin() + 3);  // --arch sm_90a
+    return words;
+  };
+  for (const auto& [gpus, arch] : {std::pair{"9.0", "sm_90a"},
+                                   {"10.0", "sm_100a"},
+                                   {"10.3", "sm_103a"},
+                                   {"12.0,9.0", "sm_90a"}}) {
+    options_.environment["ATTNJIT_FAKE_GPUS"] = gpus;
+    EXPECT_EQ(run_json(plain("generate"), 0).at("arch"), arch) << gpus;
+    EXPECT_EQ(run_json(plain("generate", {"--arch", "native"}), 0).at("arch"), arch) << gpus;
+    EXPECT_EQ(run_json(plain("generate", {"--arch", "sm_103a"}), 0).at("arch"), "sm_103a");
+    EXPECT_EQ(run_json(plain("plan"), 0), run_json(plain("plan", {"--arch", arch}), 0)) << gpus;
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{}, {"--arch", "native"}, {"--arch", "native,native"}}) {
+      std::vector<std::string> words{"prewarm", folder_ / "manifest.json"};
+      words.insert(words.end(), more.begin(), more.end());
+      const Json specs = run_json(words, 1).at("specs");
+      ASSERT_EQ(specs.size(), 1U);
+      EXPECT_EQ(specs[0].at("arch"), arch) << gpus;
+    }
+  }
+}
+
+TEST_F(Usage, WithoutAGpuTheArchitectureIsRequired) {
+  write_text(folder_ / "manifest.json",
+             R"({"name": "m", "source": "s", "specs": [{"num_q_heads": 8, "qk_depth": 64}]})");
+  const std::vector<std::string> spec{"--num-q-heads", "8", "--qk-depth", "64"};
+  std::vector<std::vector<std::string>> commands;
+  for (const char* command : {"plan", "generate", "compile", "verify", "bench", "tune"}) {
+    std::vector<std::string>& words = commands.emplace_back(spec);
+    words.insert(words.begin(), command);
+  }
+  commands.push_back({"prewarm", folder_ / "manifest.json"});
+  struct Machine {
+    const char* driver;
+    const char* gpus;
+    const char* message;
+    int native;  // the exit code where it is asked for
+  };
+  for (const Machine& machine :
+       {Machine{"", "", "no GPU is at hand (no CUDA driver", 4},
+        Machine{ATTNJIT_FAKE_CUDA, "", "no GPU is at hand (there is no GPU)", 4},
+        Machine{ATTNJIT_FAKE_CUDA, "12.0",
+                "(GPU of 12.0: sm_120 has neither wgmma nor tcgen05: not served)", 3},
+        Machine{ATTNJIT_FAKE_CUDA, "8.0,11.0", "sm_110 is not served", 3}}) {
+    use_driver(machine.driver);
+    options_.environment["ATTNJIT_FAKE_GPUS"] = machine.gpus;
+    for (std::vector<std::string> words : commands) {
+      SCOPED_TRACE(words[0] + " " + machine.gpus);
+      expect_bad(words, "arch: is missing, and ");
+      const Json error = run_json(words, 2).at("error");
+      EXPECT_EQ(error.at("field"), "arch");
+      const std::string message = error.at("message");
+      EXPECT_NE(message.find(machine.message), std::string::npos) << message;
+      EXPECT_NE(message.find("allowed: sm_90a, sm_100a, sm_103a"), std::string::npos) << message;
+      words.insert(words.end(), {"--arch", "native"});
+      EXPECT_EQ(run_json(words, machine.native).at("error").at("field"), "arch");
+    }
+  }
+}
+
+// A kernel of the architecture whose name is nearest does not run there.
+TEST_F(Usage, HintsOfArchitecturesAreOfWhatRuns) {
+  write_text(folder_ / "manifest.json",
+             R"({"name": "m", "source": "s", "specs": [{"num_q_heads": 8, "qk_depth": 64}]})");
+  for (const auto& [arch, hint] : {std::pair{"sm_90", "did you mean `sm_90a`?"},
+                                   {"sm90a", "did you mean `sm_90a`?"},
+                                   {"SM_90A", "did you mean `sm_90a`?"},
+                                   {"compute_90", "did you mean `sm_90a`?"},
+                                   {"9.0", "did you mean `sm_90a`?"},
+                                   {"sm_100", "did you mean `sm_100a`?"},
+                                   {"sm_100f", "did you mean `sm_100a`?"},
+                                   {"sm_103", "did you mean `sm_103a`?"},
+                                   {"10.3a", "did you mean `sm_103a`?"},
+                                   {"sm_75", "sm_75 has neither wgmma nor tcgen05: not served"},
+                                   {"sm_80", "sm_80 has neither wgmma nor tcgen05: not served"},
+                                   {"sm_86", "sm_86 has neither wgmma nor tcgen05: not served"},
+                                   {"sm_89", "sm_89 has neither wgmma nor tcgen05: not served"},
+                                   {"sm_120", "sm_120 has neither wgmma nor tcgen05: not served"},
+                                   {"sm_120a", "sm_120 has neither wgmma nor tcgen05: not served"},
+                                   {"12.0", "sm_120 has neither wgmma nor tcgen05: not served"},
+                                   {"sm_121a", "sm_121 has neither wgmma nor tcgen05: not served"},
+                                   {"sm_110", "sm_110 is not served"},
+                                   {"sm_101a", "sm_101 is not served"},
+                                   {"natvie", "did you mean `native`?"}}) {
+    const Json error =
+        run_json({"plan", "--arch", arch, "--num-q-heads", "8", "--qk-depth", "64"}, 2).at("error");
+    EXPECT_EQ(error.value("hint", ""), hint) << error;
+    if (std::string(arch) == "natvie") continue;
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"prewarm", folder_ / "manifest.json", "--arch", arch},
+          hopper("verify", {"--timing", arch}), hopper("tune", {"--model", arch})}) {
+      EXPECT_EQ(run_json(words, 2).at("error").value("hint", ""), hint) << words[0];
+    }
+  }
+}
+
+TEST_F(Usage, HintsOfElementTypes) {
+  for (const auto& [name, meant] : {std::pair{"float16", "fp16"},
+                                    {"half", "fp16"},
+                                    {"torch.float16", "fp16"},
+                                    {"FP16", "fp16"},
+                                    {"bfloat16", "bf16"},
+                                    {"BF16", "bf16"},
+                                    {"fp8", "e4m3"},
+                                    {"float8", "e4m3"},
+                                    {"fp8_e4m3", "e4m3"},
+                                    {"float8_e4m3fn", "e4m3"},
+                                    {"torch.float8_e4m3fn", "e4m3"},
+                                    {"F8_E4M3", "e4m3"}}) {
+    const std::string hint = std::string("did you mean `") + meant + "`?";
+    for (const char* flag : {"--qkv-dtype", "--kv-dtype", "--output-dtype"}) {
+      EXPECT_EQ(run_json(hopper("plan", {flag, name}), 2).at("error").value("hint", ""), hint)
+          << flag << " " << name;
+    }
+    EXPECT_EQ(
+        run_json({"manifest", "config.json", "--kv-dtype", name}, 2).at("error").value("hint", ""),
+        hint);
+  }
+  // What a field does not take is no hint for it.
+  for (const char* name : {"float32", "float", "e5m2", "fp8_e5m2", "int8"}) {
+    EXPECT_EQ(run_json(hopper("plan", {"--qkv-dtype", name}), 2).at("error").value("hint", ""), "")
+        << name;
+  }
+  EXPECT_EQ(run_json(hopper("plan", {"--output-dtype", "float32"}), 2).at("error").at("hint"),
+            "did you mean `f32`?");
+}
+
+// SPEC as the first word or the last, after flags that may stand alone, and beside --spec.
+TEST_F(Usage, ASpecIsAWordOfEachCommandThatTakesOne) {
+  const std::string text =
+      R"({"arch": "sm_90a", "num_q_heads": 8, "group": 2, "qk_depth": 64, "mask": "causal"})";
+  const std::string spec = folder_ / "spec.json";
+  write_text(spec, text);
+  write_text(folder_ / "manifest.json",
+             R"({"name": "m", "source": "s", "specs": [{"num_q_heads": 1, "qk_depth": 128}, )" +
+                 text + "]}");
+  use_driver("");
+  const Json plan = run_json(hopper("plan"), 0);
+  EXPECT_EQ(run_json({"plan", spec}, 0), plan);
+  EXPECT_EQ(run_json({"plan", "--spec", spec}, 0), plan);
+  EXPECT_EQ(run_json({"plan", folder_ / "manifest.json#1"}, 0), plan);
+  EXPECT_EQ(run_json({"plan", "--spec", folder_ / "manifest.json#1"}, 0), plan);
+  EXPECT_EQ(run_json({"plan", spec, "--qk-depth", "128"}, 0),
+            run_json({"plan", "--spec", spec, "--qk-depth", "128"}, 0));
+  const Json lse = run_json(hopper("plan", {"--return-lse"}), 0);
+  EXPECT_EQ(run_json({"plan", "--return-lse", spec}, 0), lse);
+  EXPECT_EQ(run_json({"plan", "--return-lse", "true", spec}, 0), lse);
+  EXPECT_EQ(run_json({"plan", "--sink", "false", "--return-lse", spec}, 0), lse);
+  EXPECT_EQ(run_json({"plan", spec, "--return-lse"}, 0), lse);
+  options_.input = text;
+  EXPECT_EQ(run_json({"plan", "-"}, 0), plan);
+  EXPECT_EQ(run_json({"plan", "--return-lse", "-"}, 0), lse);
+  options_.input = "";
+  EXPECT_EQ(run_json({"generate", spec}, 0), run_json(hopper("generate"), 0));
+  for (const char* command : {"compile", "verify", "bench", "tune"}) {
+    options_.environment["ATTNJIT_NVRTC"] = folder_ / "no.so";
+    std::vector<std::string> words{command, spec};
+    if (std::string(command) == "verify") words.insert(words.begin() + 1, "--given-map");
+    EXPECT_EQ(run_json(words, 4).at("error").at("code"), "environment") << command;
+  }
+  expect_bad({"plan", spec, spec});
+  expect_bad({"plan", spec, "--spec", spec});
+  expect_bad({"plan", "--spec", spec, spec});
+  expect_bad({"plan", folder_ / "missing.json"}, "missing.json");
+  expect_bad({"plan", "--return-lse", "yes", spec}, "return_lse");
+  expect_bad({"plan", folder_ / "manifest.json"}, "is a manifest of 2 specs");
+  expect_bad({"plan", folder_ / "manifest.json#2"}, "there is no spec 2; allowed: 0 to 1");
+  expect_bad({"plan", spec + "#0"}, "is no manifest");
+  expect_bad({"plan", folder_ / "manifest.json#x"}, "manifest.json#x");
+  expect_bad({"plan", folder_ / "missing.json#0"}, "missing.json: cannot be read");
+}
+
+// Each takes one value each time, and leaves what follows to the command.
+TEST_F(Usage, WhatMayBeRepeatedTakesOneValue) {
+  write_text(folder_ / "manifest.json",
+             R"({"name": "m", "source": "s", "specs": [{"num_q_heads": 8, "qk_depth": 64}]})");
+  const std::string manifest = folder_ / "manifest.json", bundle = folder_ / "none.bundle";
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"prewarm", "--from", bundle, manifest, "--arch", "sm_90a"},
+        {"prewarm", "--arch", "sm_90a", "--from", bundle, "--from", bundle, manifest},
+        {"prewarm", "--arch", "sm_90a", manifest, "--from", bundle}}) {
+    const Process process = run(words);
+    EXPECT_NE(process.err.find("none.bundle"), std::string::npos) << process.err;
+  }
+  write_text(folder_ / "spec.json", R"({"arch": "sm_90a", "num_q_heads": 8, "qk_depth": 64})");
+  const std::string spec = folder_ / "spec.json";
+  expect_bad({"verify", "--waive", "x", spec}, "waive");
+  expect_bad({"verify", "--param", "x=1", spec}, "param x");
+  expect_bad({"verify", "--param", "x=1", "--param", "y=1", spec}, "param x");
+  expect_bad({"tune", "--shape", "1:2", spec}, "shape");
+  expect_bad({"emulate", "--waive", "in-order-mma", folder_ / "no.ptx", "--launch", "l.json"},
+             "l.json");
+  expect_bad({"emulate", "--waive", "in-order-mma", "--waive", "in-order-mma", folder_ / "no.ptx",
+              "--launch", "l.json"},
+             "l.json");
+  run_json({"cache", "export", "--key", std::string(64, '0'), folder_ / "out.bundle"}, 1);
+  EXPECT_EQ(last_.err.find("file: "), std::string::npos) << last_.err;
+}
+
+TEST_F(Usage, SizesAreWrittenAsPeopleWriteThem) {
+  for (const char* size : {"0", "1048576", "500M", "5G", "1k", "512MiB", "2GB", "1T", "10B"}) {
+    EXPECT_EQ(run({"cache", "gc", "--dry-run", "--max-bytes", size}).exit_code, 0) << size;
+  }
+  for (const char* size : {"-1", "1.5G", "G", "5 G", "5X", "5GiX", "9999999999G", "1e9"}) {
+    expect_bad({"cache", "gc", "--dry-run", "--max-bytes", size}, "max_bytes: is '");
+  }
+  EXPECT_EQ(byte_size("1M"), 1 << 20);
+  EXPECT_EQ(byte_size("1MiB"), 1 << 20);
+  EXPECT_EQ(byte_size("1MB"), 1000000);
+  EXPECT_EQ(byte_size("5G"), std::int64_t{5} << 30);
+  EXPECT_EQ(byte_size("8191P"), std::nullopt);
+}
+
+TEST_F(Usage, WhatNumQoCannotBeIsNoAdvice) {
+  const Json plan = run_json({"plan", "--arch", "sm_90a", "--num-q-heads", "4", "--group", "4",
+                              "--qk-depth", "16", "--qkv-dtype", "e4m3", "--num-qo", "2"},
+                             0);
+  EXPECT_EQ(plan.at("supported"), false);
+  EXPECT_NE(plan.at("reason").get<std::string>().find("leave num_qo out"), std::string::npos)
+      << plan.at("reason");
 }
 
 TEST_F(Usage, StandardOutputThatCannotBeWritten) {
@@ -179,13 +418,15 @@ TEST_F(Usage, HostileSnippetsAreRefusedWithAPosition) {
 }
 
 TEST_F(Usage, PlanPrintsEvenWhatIsUnsupported) {
-  const Json plan = run_json({"plan", "--num-q-heads", "8", "--qk-depth", "64"}, 0);
+  const Json plan =
+      run_json({"plan", "--arch", "sm_100a", "--num-q-heads", "8", "--qk-depth", "64"}, 0);
   EXPECT_EQ(plan.at("config"), "fa4");
   EXPECT_TRUE(plan.contains("supported"));
   EXPECT_TRUE(plan.contains("reason"));
   EXPECT_TRUE(plan.contains("kernel"));
   EXPECT_TRUE(plan.at("kernel").contains("deviations"));
-  EXPECT_EQ(run_json({"plan", "--num-q-heads", "8", "--qk-depth", "256"}, 0).at("config"),
+  EXPECT_EQ(run_json({"plan", "--arch", "sm_100a", "--num-q-heads", "8", "--qk-depth", "256"}, 0)
+                .at("config"),
             "depth512");
   EXPECT_EQ(run_json(hopper("plan"), 0).at("config"), "sm90");
   EXPECT_FALSE(run(hopper("plan")).out.empty());

@@ -60,6 +60,7 @@ def entry_points() -> str:
     """The command, and how vLLM and SGLang find their plug-ins."""
     return (f"[console_scripts]\nattnjit = {project('attnjit')}\n"
             f"[vllm.general_plugins]\nattnjit = {project('attnjit-vllm')}\n"
+            f"[vllm.platform_plugins]\nattnjit = {project('attnjit-vllm-early')}\n"
             f"[sglang.srt.plugins]\nattnjit = {project('attnjit-sglang')}\n")
 
 

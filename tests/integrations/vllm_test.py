@@ -183,9 +183,7 @@ def eight_bits():
                              None if impl.supports_quant_query_input else "e4m3", "bf16",
                              "head" if of_heads else "tensor"], spec
         assert reference.ON_GPU or len(prewarmed) == 2, prewarmed
-        takes_16_bits = vllm_backend.why_not(arch=arch, num_q_heads=HEADS, qk_depth=64,
-                                             kv_dtype="e4m3") is None
-        assert impl.supports_quant_query_input != takes_16_bits and (arch == "sm_100a" or takes_16_bits)
+        assert impl.supports_quant_query_input == (arch == "sm_100a")
         for layout, (rows, keys) in itertools.product(
                 KVCacheLayout, (([7, 1, 20], [7, 33, 40]), ([1, 1], [17, 40]), ([3, 1, 0], [20, 9, 0]))):
             cache, step = cache_of(layout, True), metadata(builder, rows, keys)

@@ -62,6 +62,7 @@ with tempfile.TemporaryDirectory() as folder:
                 "print(*(f'{e.group}={e.value}' for e in d('attnjit').entry_points))",
                 env=environment)
     for plug_in in ("vllm.general_plugins=attnjit.integrations.vllm:register",
+                    "vllm.platform_plugins=attnjit.integrations.vllm:register_early",
                     "sglang.srt.plugins=attnjit.integrations.sglang:register"):
         assert plug_in in found.split(), found
 

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker of vLLM that asks for its layer's attention backend as any worker does, and computes
+nothing: each request's next token is 7."""
+import torch
+from vllm.config import get_current_vllm_config
+from vllm.v1.attention.selector import get_attn_backend
+from vllm.v1.kv_cache_interface import FullAttentionSpec
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
+
+TOKEN = 7
+
+
+class Worker(WorkerBase):
+    def init_device(self):
+        self.configured = get_current_vllm_config().attention_config.backend
+        self.backend = get_attn_backend(64, torch.bfloat16, "auto")
+
+    def load_model(self, *, load_dummy_weights=False):
+        pass
+
+    def get_kv_cache_spec(self):
+        return {"layer": FullAttentionSpec(block_size=16, num_kv_heads=2, head_size=64,
+                                           dtype=torch.bfloat16)}
+
+    def get_supported_kv_cache_layouts(self):
+        return ["LBHNC"]
+
+    def determine_available_memory(self):
+        return 1 << 30
+
+    def initialize_from_config(self, kv_cache_config):
+        pass
+
+    def compile_or_warm_up_model(self):
+        return CompilationTimes(0.0, 0.0)
+
+    def execute_model(self, scheduler_output):
+        ids = list(scheduler_output.num_scheduled_tokens)
+        return ModelRunnerOutput(req_ids=ids, req_id_to_index={id: i for i, id in enumerate(ids)},
+                                 sampled_token_ids=[[TOKEN] for _ in ids])
+
+    def sample_tokens(self, grammar_output):
+        raise AssertionError("execute_model gives the tokens")
+
+    def get_supported_tasks(self):
+        return ("generate",)
+
+    def backends(self):
+        """What this process knows: the configured member, and the class that serves the layer."""
+        return self.configured.name, self.backend.__name__, self.rank

@@ -2,63 +2,32 @@
 // Compiles many kernels, several at a time, and prints what the compiler reports.
 #include "compile_report.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "attnjit/compile.h"
-#include "attnjit/manifest.h"
 #include "attnjit/plan.h"
-#include "source_dir.h"
 
 namespace attnjit::kernel_test {
 
-bool CompileReport::add(const std::string& name, const AttentionSpec& spec,
-                        const PlanOptions& options) {
-  const Result<KernelPlan> planned = plan(spec, options);
+bool CompileReport::add(const NamedSpec& one) {
+  const Result<KernelPlan> planned = plan(one.spec, one.options);
   if (!planned || !planned->supported) return false;
   Result<KernelSource> source = generate(*planned);
   if (!source) {
     ++failed_;
-    std::printf("FAILED: %s: %s\n", name.c_str(), source.error().to_string().c_str());
+    std::printf("FAILED: %s: %s\n", one.name.c_str(), source.error().to_string().c_str());
   } else if (seen_.insert(source->text).second) {
-    entries_.push_back({name, std::move(*source)});
+    entries_.push_back({one.name, std::move(*source)});
   }
   return true;
-}
-
-void CompileReport::add_manifests(const std::vector<Arch>& archs) {
-  std::vector<std::filesystem::path> files;
-  for (const auto& file : std::filesystem::directory_iterator(ATTNJIT_SOURCE_DIR "/cache")) {
-    if (file.path().extension() == ".json") files.push_back(file.path());
-  }
-  std::sort(files.begin(), files.end());
-  for (const auto& path : files) {
-    std::ifstream stream(path);
-    const std::string text((std::istreambuf_iterator<char>(stream)), {});
-    const Result<Manifest> manifest = manifest_from_json(text);
-    if (!manifest) continue;
-    for (std::size_t i = 0; i < manifest->specs.size(); ++i) {
-      if (!manifest->specs[i]) continue;
-      for (const Arch arch : archs) {
-        SpecDocument document = *manifest->specs[i];
-        document.spec.arch = arch;
-        add(fmt::format("{}, specs[{}], {}", path.stem().string(), i, to_string(arch)),
-            document.spec, document.options);
-      }
-    }
-  }
 }
 
 int CompileReport::run(const CompileReportOptions& options) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "attnjit/source.h"
-#include "attnjit/spec.h"
+#include "kernel_grid.h"
 
 namespace attnjit::kernel_test {
 
@@ -30,9 +30,7 @@ class CompileReport {
  public:
   /// Takes a spec that a template serves, unless its kernel is there already. Whether it is served;
   /// one that is served and makes no source is a failure of run().
-  bool add(const std::string& name, const AttentionSpec& spec, const PlanOptions& options);
-  /// Takes the specs of the manifests in cache/, for each of the architectures.
-  void add_manifests(const std::vector<Arch>& archs);
+  bool add(const NamedSpec& one);
 
   /// Compiles them. Prints the kernels that spill or fail, and counts them. The exit code: 1 where
   /// one spills more than it may or does not compile, 77: there is no NVRTC.

@@ -7,11 +7,9 @@
 // Specs with one kernel are compiled once. ../compile_report.h has flags and exit codes.
 #include "../compile_report.h"
 
-#include <fmt/format.h>
+#include <cstdint>
 
-#include <string>
-#include <utility>
-
+#include "../kernel_grid.h"
 #include "proof_cases.h"
 
 namespace attnjit::sm100 {
@@ -19,65 +17,18 @@ namespace {
 
 using kernel_test::CompileReport;
 using kernel_test::CompileReportOptions;
-
-/// Keys split by number and by keys, over every way in which K and V come.
-void add_partitions(CompileReport& report) {
-  struct Layout {
-    const char* name;
-    int page_size;
-    bool ragged, ragged_kv;
-  };
-  constexpr Layout kLayouts[] = {{"one length", 0, false, false},
-                                 {"pages of 16", 16, false, false},
-                                 {"pages of 24, ragged", 24, true, false},
-                                 {"pages of 1, ragged", 1, true, false},
-                                 {"ragged keys", 0, true, true}};
-  for (const Arch arch : {Arch::kSm100a, Arch::kSm103a}) {
-    for (const auto& [qk_depth, ov_depth] :
-         {std::pair{64, 64}, {128, 128}, {192, 128}, {256, 256}, {512, 512}}) {
-      for (const Layout& layout : kLayouts) {
-        for (const int keys : {0, 256}) {
-          AttentionSpec spec;
-          spec.arch = arch;
-          spec.num_q_heads = 12;
-          spec.group = 6;
-          spec.qk_depth = qk_depth;
-          spec.ov_depth = ov_depth;
-          spec.page_size = layout.page_size;
-          spec.ragged = layout.ragged;
-          spec.ragged_kv = layout.ragged_kv;
-          spec.return_lse = spec.sink = true;
-          spec.mask.kind = MaskSpec::Kind::kCausal;
-          spec.partition_keys = keys;
-          if (keys == 0) spec.num_partitions = 0;
-          if (layout.page_size > 0) spec.max_q_len = 4;
-          const std::string name =
-              fmt::format("partitions, {}, {}, {}/{}, keys {}", to_string(arch), layout.name,
-                          qk_depth, ov_depth, keys);
-          report.add(name, spec, {});
-          spec.scales = Scales::kHead;
-          spec.kv_dtype = Dtype::kE4m3;
-          report.add(name + ", e4m3 K and V", spec, {});
-          spec.kv_dtype.reset();
-          spec.qkv_dtype = Dtype::kE4m3;
-          report.add(name + ", e4m3", spec, {});
-          spec.scales = Scales::kToken;
-          spec.output_dtype = Dtype::kE4m3;
-          report.add(name + ", e4m3 with scales of rows", spec, {});
-        }
-      }
-    }
-  }
-}
+using kernel_test::NamedSpec;
 
 int run(const CompileReportOptions& options) {
   CompileReport report;
-  report.add_manifests({Arch::kSm100a, Arch::kSm103a});
-  add_partitions(report);
-  for (const ProofCase& one : named_cases()) report.add(one.name, one.spec, one.options);
+  for (const NamedSpec& one : kernel_test::manifest_specs({Arch::kSm100a, Arch::kSm103a})) {
+    report.add(one);
+  }
+  for (const NamedSpec& one : kernel_test::sm100_grid()) report.add(one);
+  for (const ProofCase& one : named_cases()) report.add({one.name, one.spec, one.options});
   for (std::uint64_t i = 0; i < options.random; ++i) {
     const ProofCase one = random_case(options.seed, i);
-    report.add(one.name, one.spec, one.options);
+    report.add({one.name, one.spec, one.options});
   }
   return report.run(options);
 }

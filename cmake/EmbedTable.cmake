@@ -1,6 +1,7 @@
-# Writes a tuning table as a C++ file: cmake -DINPUT=modelled.json -DOUTPUT=modelled.cpp -P ...
+# Writes a text as a C++ file: cmake -DINPUT=table.json -DOUTPUT=table.cpp -DHEADER=room/table.h -DNAMESPACE=attnjit
+# -DFUNCTION=table -P ...  The header declares the function, which returns the text.
 file(READ "${INPUT}" text)
-set(body "// Made from src/plan/tables by cmake/EmbedTable.cmake.\n#include \"plan/tables.h\"\n\n")
-string(APPEND body "namespace attnjit {\n\nstd::string_view modelled_table() {\n")
-string(APPEND body "  return R\"json(${text})json\";\n}\n\n}  // namespace attnjit\n")
+set(body "// Made by cmake/EmbedTable.cmake.\n#include \"${HEADER}\"\n\n")
+string(APPEND body "namespace ${NAMESPACE} {\n\nstd::string_view ${FUNCTION}() {\n")
+string(APPEND body "  return R\"json(${text})json\";\n}\n\n}  // namespace ${NAMESPACE}\n")
 file(WRITE "${OUTPUT}" "${body}")

@@ -471,7 +471,8 @@ class Parser {
         ->type_name("N[,N..]");
     app->add_option("--page", manifest_.page_sizes, "Rows of the cache's pages")
         ->type_name("N[,N..]");
-    app->add_option("--kv-dtype", manifest_.kv_dtype, "Type of the cache: bf16, fp16, e4m3");
+    app->add_option("--kv-dtype", manifest_.kv_dtype,
+                    "Type of the cache: bf16, fp16, e4m3; default: the model's");
     app->add_option("--name", manifest_.name, "The model's name; default: its architecture");
     app->add_option("--source", manifest_.source, "Where the numbers are from; default: CONFIG");
     app->add_option("-o", manifest_.output, "The manifest to write; default: standard output")

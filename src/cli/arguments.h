@@ -144,8 +144,9 @@ struct CacheArguments {
 struct ManifestArguments {
   std::string config;  ///< file; "-": standard input
   std::string name, source;
-  std::string tensor_parallel = "1", page_sizes = "16,64", kv_dtype = "bf16";
-  std::string output;  ///< file; empty: standard output
+  std::string tensor_parallel = "1", page_sizes = "16,64";
+  std::string kv_dtype;  ///< empty: the model's
+  std::string output;    ///< file; empty: standard output
 };
 
 struct DoctorArguments {

@@ -51,6 +51,7 @@ Result<models::ServingOptions> read_options(const ManifestArguments& arguments) 
   numbers = read_numbers(arguments.page_sizes, "page");
   if (!numbers) return std::move(numbers).error();
   options.page_sizes = *std::move(numbers);
+  if (arguments.kv_dtype.empty()) return options;
   const std::optional<Dtype> dtype = dtype_from_string(arguments.kv_dtype);
   if (!dtype || (*dtype != Dtype::kBf16 && *dtype != Dtype::kFp16 && *dtype != Dtype::kE4m3)) {
     return make_error(
@@ -93,7 +94,7 @@ Result<Report> run_manifest(const ManifestArguments& arguments) {
   Result<models::ModelAttention> model = models::read_hf_config(*config);
   if (!model) {
     Error error = std::move(model).error();
-    if (error.field.empty()) error.field = arguments.config;
+    error.field = error.field.empty() ? arguments.config : arguments.config + ": " + error.field;
     return error;
   }
   Result<std::string> text = models::write_manifest(

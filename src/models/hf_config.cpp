@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of architectures, and the fields that say what their layers are.
+// Reads a configuration: its language model's part, the reach and the heads of each layer, and what
+// the rest says.
 #include "models/hf_config.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
+#include "models/architectures.h"
+#include "models/class_defaults.h"
+#include "models/fields.h"
+#include "models/heads.h"
+#include "models/reaches.h"
+#include "models/unread.h"
 #include "spec/json_value.h"
 #include "spec/text.h"
 
@@ -18,91 +28,12 @@ namespace {
 
 using spec::JsonValue;
 
-/// Which layers have a window, where the configuration has no layer_types.
-enum class Windows {
-  kNone,     ///< none, whatever sliding_window says
-  kEvery,    ///< every layer, if sliding_window is given
-  kIfAsked,  ///< the layers from max_window_layers on, if use_sliding_window
-  kSome,     ///< some, if sliding_window is given
-};
-
-struct Architecture {
-  std::string_view model_type;
-  Windows windows = Windows::kNone;
-  bool sink = false;           ///< each head has a sink
-  std::string_view note = {};  ///< what its kernels would need beyond a spec
-  bool chunked = false;        ///< attention_chunk_size, not sliding_window
-  bool lists = false;          ///< an indexer lists the keys that a row sees: index_topk of them
-};
-
-constexpr std::string_view kPrefixNote =
-    "images see each other in both directions in their prompt: add an `or` with a custom mask";
-constexpr std::string_view kListNote =
-    "each row sees the keys that an indexer lists: specs with topk have its lists, the others are "
-    "the dense form";
-constexpr std::string_view kBiasNote =
-    "scores have a learned bias of the distance: add it as a score modification";
-
-constexpr Architecture kArchitectures[] = {
-    {"cohere2", Windows::kSome},
-    {"deepseek_v2"},
-    {"deepseek_v3"},
-    {"deepseek_v32", Windows::kNone, false, kListNote, false, true},
-    {"ernie4_5"},
-    {"ernie4_5_moe"},
-    {"exaone4", Windows::kSome},
-    {"falcon"},
-    {"gemma"},
-    {"gemma2", Windows::kSome},
-    {"gemma3_text", Windows::kSome, false, kPrefixNote},
-    {"gemma4_text", Windows::kSome, false, kPrefixNote},
-    {"glm4"},
-    {"glm4_moe"},
-    {"glm4_moe_lite"},
-    {"glm_moe_dsa", Windows::kNone, false, kListNote, false, true},
-    {"gpt_oss", Windows::kSome, true},
-    {"granite"},
-    {"hunyuan_v1_dense"},
-    {"hunyuan_v1_moe"},
-    {"hy_v3"},
-    {"inkling2_text", Windows::kSome, false, kBiasNote},
-    {"inkling_text", Windows::kSome, false, kBiasNote},
-    {"kimi_k2"},
-    {"laguna", Windows::kSome},
-    {"llama"},
-    {"llama4_text", Windows::kNone, false, {}, true},
-    {"mimo_v2_flash", Windows::kSome},
-    {"minimax_m2"},
-    {"ministral", Windows::kEvery},
-    {"ministral3", Windows::kEvery},
-    {"mistral", Windows::kEvery},
-    {"mistral4"},
-    {"mixtral", Windows::kEvery},
-    {"mpt"},
-    {"muse_glimmer_text", Windows::kSome},
-    {"muse_spark_text", Windows::kSome},
-    {"nemotron_h"},
-    {"olmo2"},
-    {"olmo3", Windows::kSome},
-    {"phi3", Windows::kEvery},
-    {"qwen2", Windows::kIfAsked},
-    {"qwen2_moe", Windows::kIfAsked},
-    {"qwen3", Windows::kIfAsked},
-    {"qwen3_5_moe_text"},
-    {"qwen3_5_text"},
-    {"qwen3_moe", Windows::kIfAsked},
-    {"qwen3_next"},
-    {"qwen3_vl_moe_text"},
-    {"qwen3_vl_text"},
-    {"seed_oss"},
-    {"smollm3"},
-    {"solar_open"},
-    {"step3p5", Windows::kSome},
-};
-
 /// Parts of a configuration that hold the language model's.
-constexpr std::array<std::string_view, 3> kTextParts = {"text_config", "llm_config",
-                                                        "language_config"};
+constexpr std::array<std::string_view, 4> kTextParts = {"text_config", "llm_config",
+                                                        "language_config", "thinker_config"};
+
+constexpr std::string_view kPromptNote =
+    "rows of a prompt see all of it: add an `or` with a custom mask";
 
 Error problem(const JsonValue& at, std::string field, std::string message, std::string hint = {}) {
   Error error =
@@ -112,222 +43,243 @@ Error problem(const JsonValue& at, std::string field, std::string message, std::
   return error;
 }
 
-/// Reads fields of an object. The first problem is kept; what is read after it is 0.
-class Fields {
+/// What the configuration of each layer says instead of the whole, by the layer's number.
+class Overrides {
  public:
-  explicit Fields(const JsonValue& object) : object_(object) {}
-
-  bool has(std::string_view name) const { return value(name) != nullptr; }
-  const JsonValue* value(std::string_view name) const {
-    const JsonValue* found = object_.find(name);
-    return found == nullptr || found->type == JsonValue::Type::kNull ? nullptr : found;
-  }
-  /// A number from 1 to 2^20, or the default where it is not given.
-  int number(std::string_view name, std::optional<int> otherwise = {}) {
-    const JsonValue* found = value(name);
-    if (found == nullptr) {
-      if (!otherwise) fail(object_, name, "is missing; allowed: a number from 1 on");
-      return otherwise.value_or(0);
-    }
-    if (found->type != JsonValue::Type::kInteger || found->integer < 1 ||
-        found->integer > (1 << 20)) {
-      fail(*found, name, "is " + describe(*found) + "; allowed: 1 to 1048576");
-      return 0;
-    }
-    return static_cast<int>(found->integer);
-  }
-  double real(std::string_view name) {
-    const JsonValue* found = value(name);
-    if (found == nullptr) return 0;
-    if ((found->type != JsonValue::Type::kReal && found->type != JsonValue::Type::kInteger) ||
-        !(found->real > 0)) {
-      fail(*found, name, "is " + describe(*found) + "; allowed: a number above 0");
-      return 0;
-    }
-    return found->real;
-  }
-  bool flag(std::string_view name, bool otherwise) {
-    const JsonValue* found = value(name);
-    if (found == nullptr) return otherwise;
-    if (found->type != JsonValue::Type::kBool) {
-      fail(*found, name, "is " + describe(*found) + "; allowed: true, false");
-      return otherwise;
-    }
-    return found->boolean;
-  }
-  /// The names of a list of layers; each name once.
-  std::vector<std::string> names(std::string_view name) {
-    std::vector<std::string> names;
-    const JsonValue* list = value(name);
-    if (list == nullptr) return names;
-    for (const JsonValue& item : list->items) {
-      if (item.type != JsonValue::Type::kString) {
-        fail(item, name, "holds " + describe(item) + "; allowed: names of kinds of layers");
-        return {};
+  explicit Overrides(Fields& fields) : map_(fields.inside("per_layer_config")) {
+    if (map_ == nullptr) return;
+    for (const spec::JsonMember& member : map_->members) {
+      std::size_t layer = 0;
+      const char* const end = member.name.data() + member.name.size();
+      const auto [stop, status] = std::from_chars(member.name.data(), end, layer);
+      if (status != std::errc{} || stop != end || member.value.type != JsonValue::Type::kObject) {
+        fields.fail_at(member.value, "per_layer_config",
+                       fmt::format("has {} of `{}`; allowed: objects, by the numbers of layers",
+                                   describe(member.value), spec::printable(member.name)));
+        return;
       }
-      if (std::find(names.begin(), names.end(), item.text) == names.end()) {
-        names.push_back(item.text);
-      }
+      layers_.emplace_back(layer, &member.value);
     }
-    if (names.empty()) fail(*list, name, "is " + describe(*list) + "; allowed: a list of names");
-    return names;
   }
-  void fail(const JsonValue& at, std::string_view name, std::string message) {
-    if (!error_) error_ = problem(at, std::string(name), std::move(message));
+  const JsonValue* of(std::size_t layer) const {
+    for (const auto& [number, object] : layers_) {
+      if (number == layer) return object;
+    }
+    return nullptr;
   }
-  const std::optional<Error>& error() const { return error_; }
-  /// The problem of an object inside this one.
-  void take_error(const Fields& inner) {
-    if (!error_) error_ = inner.error_;
-  }
+  const std::vector<std::pair<std::size_t, const JsonValue*>>& layers() const { return layers_; }
 
  private:
-  const JsonValue& object_;
-  std::optional<Error> error_;
+  const JsonValue* map_;
+  std::vector<std::pair<std::size_t, const JsonValue*>> layers_;
 };
 
-/// How far the rows of a kind of layers see.
-enum class Reach { kAll, kWindow, kChunk, kNoAttention };
+/// True where a layer's `skip` names its attention.
+bool skips_attention(Fields& fields) {
+  const std::vector<std::string> skipped = fields.names("skip");
+  return std::any_of(skipped.begin(), skipped.end(), [](const std::string& name) {
+    return name.find("attn") != std::string::npos || name.find("attention") != std::string::npos;
+  });
+}
 
-std::optional<Reach> reach_of(std::string_view layer_type) {
-  static constexpr std::pair<std::string_view, Reach> kNames[] = {
-      {"full_attention", Reach::kAll},
-      {"attention", Reach::kAll},
-      {"hybrid", Reach::kAll},
-      {"indexed_attention", Reach::kAll},
-      {"sliding_attention", Reach::kWindow},
-      {"hybrid_sliding", Reach::kWindow},
-      {"chunked_attention", Reach::kChunk},
-      {"linear_attention", Reach::kNoAttention},
-      {"mamba", Reach::kNoAttention},
-      {"conv", Reach::kNoAttention},
-      {"moe", Reach::kNoAttention},
-      {"mlp", Reach::kNoAttention},
-  };
-  for (const auto& [name, reach] : kNames) {
-    if (name == layer_type) return reach;
+/// Whether use_bidirectional_attention asks for keys on both sides.
+bool is_asked_for(const Architecture& architecture, Fields& fields) {
+  if (!architecture.has(Architecture::kBothWays)) return false;
+  const JsonValue* const asked = fields.value("use_bidirectional_attention");
+  if (asked == nullptr || asked->type == JsonValue::Type::kBool) {
+    return asked != nullptr && asked->boolean;
+  }
+  if (asked->type != JsonValue::Type::kString ||
+      (asked->text != "all" && asked->text != "vision")) {
+    fields.fail("use_bidirectional_attention",
+                "is " + describe(*asked) + "; allowed: true, false, \"all\", \"vision\"");
+  }
+  return asked->text == "all";
+}
+
+/// Whether rows see keys on both sides.
+bool sees_both_ways(const Architecture& architecture, Fields& fields, Reach reach) {
+  const bool causal = fields.flag("is_causal", true);
+  if (architecture.has(Architecture::kEncoder) || is_asked_for(architecture, fields)) return true;
+  if (causal) return false;
+  if (reach != Reach::kAll) {
+    fields.fail(
+        "is_causal",
+        "is false, and layers do not see all keys: which they see on both sides is not known",
+        "write the manifest by hand, with `window` and `window_right`");
+  }
+  return true;
+}
+
+/// The keys that a row of a layer with a window sees, as a causal mask and as one of both sides.
+void set_window(const Architecture& architecture, Fields& fields, LayerKind& layer) {
+  int window = 0;
+  // The configuration that is published with MiMo-V2-Flash counts the keys before the row.
+  if (architecture.heads == Heads::kMimo && fields.has("sliding_window_size")) {
+    window = fields.number("sliding_window_size") + 1;
+    fields.has("sliding_window");
+  } else {
+    window = fields.number("sliding_window");
+    const int again = fields.number("sliding_window_size", window);
+    if (again != window) {
+      fields.fail("sliding_window_size",
+                  fmt::format("is {}, and sliding_window is {}", again, window));
+    }
+  }
+  if (!layer.both_ways) {
+    layer.window = window;
+  } else if (architecture.has(Architecture::kWholeWindow)) {
+    layer.window = window + 1;
+    layer.right = window;
+  } else {  // abs(q - k) < window / 2 + 1
+    layer.window = window / 2 + 1;
+    layer.right = window / 2;
+  }
+}
+
+bool has_sinks(const Architecture& architecture, Fields& fields, Reach reach) {
+  if (!architecture.has(Architecture::kWindowSinks)) return architecture.has(Architecture::kSinks);
+  const bool in_windows = fields.flag("add_swa_attention_sink_bias", true);
+  const bool elsewhere = fields.flag("add_full_attention_sink_bias", false);
+  return reach == Reach::kWindow ? in_windows : elsewhere;
+}
+
+LayerKind layer_of(const Architecture& architecture, Fields& fields, Reach reach,
+                   std::size_t index) {
+  LayerKind layer = heads_of(architecture, fields, reach, index);
+  layer.both_ways = sees_both_ways(architecture, fields, reach);
+  if (architecture.has(Architecture::kLists) && reach == Reach::kIndexed) {
+    layer.topk = fields.number("index_topk");
+  }
+  if (architecture.has(Architecture::kSoftcap))
+    layer.softcap = fields.real("attn_logit_softcapping");
+  layer.sink = has_sinks(architecture, fields, reach);
+  if (architecture.has(Architecture::kAlibi)) {
+    layer.alibi = layer.own_slopes = fields.flag("alibi", false);
+  }
+  if (reach == Reach::kWindow) set_window(architecture, fields, layer);
+  if (reach == Reach::kChunk) layer.chunk = fields.number("attention_chunk_size");
+  if (fields.has("attention_head_dim") && fields.number("attention_head_dim") != layer.qk_depth) {
+    fields.fail("attention_head_dim",
+                fmt::format("is not the depth that other fields say, {}", layer.qk_depth));
+  }
+  return layer;
+}
+
+/// The kinds of the layers, each once.
+std::vector<LayerKind> kinds_of(const Architecture& architecture, Fields& fields,
+                                const Overrides& overrides) {
+  std::vector<LayerKind> kinds;
+  const std::vector<Reach> reaches = reaches_of(architecture, fields);
+  for (const auto& [number, object] : overrides.layers()) {
+    if (number < reaches.size()) continue;
+    fields.fail("per_layer_config", fmt::format("has layer {}; allowed: the numbers of {} layers",
+                                                number, reaches.size()));
+  }
+  // Layers of one reach, with the same overrides and in one list, are of one kind.
+  using Seen = std::tuple<Reach, const JsonValue*, std::size_t>;
+  std::vector<Seen> seen;
+  const bool of_each =
+      architecture.heads == Heads::kLaguna || architecture.has(Architecture::kRopeless);
+  for (std::size_t i = 0; i < reaches.size() && !fields.error(); ++i) {
+    const JsonValue* const object = overrides.of(i);
+    const Seen key{reaches[i], object, of_each ? i : 0};
+    if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
+    seen.push_back(key);
+    fields.set_layer(object);
+    if (reaches[i] != Reach::kNoAttention && !skips_attention(fields)) {
+      const LayerKind layer = layer_of(architecture, fields, reaches[i], i);
+      if (std::find(kinds.begin(), kinds.end(), layer) == kinds.end()) kinds.push_back(layer);
+    }
+    fields.set_layer(nullptr);
+  }
+  if (kinds.empty() && !fields.error()) {
+    fields.fail("layer_types", "has no layer with attention");
+  }
+  // Layers that see all keys stand first in a manifest.
+  std::stable_sort(kinds.begin(), kinds.end(), [](const LayerKind& one, const LayerKind& other) {
+    return one.window + one.chunk == 0 && other.window + other.chunk > 0;
+  });
+  return kinds;
+}
+
+/// The element type that the model was saved with.
+Result<Dtype> dtype_of(const JsonValue& root, const JsonValue& object,
+                       std::vector<std::string>& notes) {
+  for (const JsonValue* const part : {&object, &root}) {
+    for (const std::string_view name : {"dtype", "torch_dtype"}) {
+      const JsonValue* const value = part->find(name);
+      if (value == nullptr || value->type == JsonValue::Type::kNull) continue;
+      std::string_view text = value->text;
+      if (text.starts_with("torch.")) text.remove_prefix(6);
+      if (value->type == JsonValue::Type::kString && text == "bfloat16") return Dtype::kBf16;
+      if (value->type == JsonValue::Type::kString && text == "float16") return Dtype::kFp16;
+      if (value->type == JsonValue::Type::kString && text == "float32") {
+        notes.emplace_back("the model was saved as float32: the specs are of bf16");
+        return Dtype::kBf16;
+      }
+      return problem(*value, std::string(name),
+                     "is " + describe(*value) + "; allowed: bfloat16, float16, float32",
+                     "take the field out for specs of bf16");
+    }
+  }
+  return Dtype::kBf16;
+}
+
+/// The factor of yarn by which MLA's scale is multiplied.
+std::optional<double> yarn_factor(Fields& fields) {
+  for (const std::string_view name : {"rope_parameters", "rope_scaling"}) {
+    const JsonValue* const rope = fields.given(name);
+    if (rope == nullptr || rope->type != JsonValue::Type::kObject) continue;
+    const JsonValue* const mscale = rope->find("mscale_all_dim");
+    const JsonValue* const factor = rope->find("factor");
+    if (mscale == nullptr || factor == nullptr || !(mscale->real > 0) || !(factor->real > 1)) {
+      continue;
+    }
+    const double scale = 0.1 * mscale->real * std::log(factor->real) + 1;
+    return scale * scale;
   }
   return std::nullopt;
 }
 
-/// The reaches that the layers have, each once.
-std::vector<Reach> reaches(const Architecture& architecture, Fields& fields) {
-  std::vector<Reach> found;
-  const auto add = [&found](Reach reach) {
-    if (reach != Reach::kNoAttention && std::find(found.begin(), found.end(), reach) == found.end())
-      found.push_back(reach);
-  };
-  for (const std::string_view list : {"layer_types", "layers_block_type"}) {
-    for (const std::string& name : fields.names(list)) {
-      if (const std::optional<Reach> reach = reach_of(name)) {
-        add(*reach);
-      } else {
-        fields.fail(*fields.value(list), list,
-                    fmt::format("names layers `{}`, which are not known", spec::printable(name)));
-      }
+/// What a launch must know beyond the spec: its scale, above all.
+void add_notes(const Architecture& architecture, Fields& fields, ModelAttention& model) {
+  const LayerKind& first = model.kinds.front();
+  const auto add = [&model](std::string note) { model.notes.push_back(std::move(note)); };
+  const JsonValue* const asked = architecture.has(Architecture::kBothWays)
+                                     ? fields.value("use_bidirectional_attention")
+                                     : nullptr;
+  const bool text_only = architecture.heads == Heads::kGemma4 && asked == nullptr;
+  if (!architecture.note.empty() && !first.both_ways && !text_only) {
+    add(std::string(architecture.note));
+  }
+  if (architecture.has(Architecture::kScalar)) {
+    if (const double scalar = fields.real("query_pre_attn_scalar");
+        scalar > 0 && scalar != first.qk_depth) {
+      add(fmt::format("launch with the scale 1 / sqrt({})", scalar));
     }
   }
-  if (!found.empty()) return found;
-  if (architecture.chunked) return {Reach::kAll, Reach::kChunk};
-  const bool window = fields.has("sliding_window");
-  switch (architecture.windows) {
-    case Windows::kNone:
-      return {Reach::kAll};
-    case Windows::kEvery:
-      return {window ? Reach::kWindow : Reach::kAll};
-    case Windows::kIfAsked:
-      if (!window || !fields.flag("use_sliding_window", false)) return {Reach::kAll};
-      return {Reach::kAll, Reach::kWindow};
-    case Windows::kSome:
-      if (!window) return {Reach::kAll};
-      return {Reach::kAll, Reach::kWindow};
+  if (architecture.has(Architecture::kMultiplier)) {
+    add(fmt::format("launch with the scale {}", fields.real("attention_multiplier")));
   }
-  return found;
-}
-
-/// The heads and depths of layers that see all keys, or of those with a window.
-LayerKind heads(Fields& fields, bool window) {
-  LayerKind layer;
-  const bool falcon = fields.has("multi_query") || fields.has("new_decoder_architecture");
-  layer.q_heads =
-      fields.has("n_heads") ? fields.number("n_heads") : fields.number("num_attention_heads");
-  int kv_heads = layer.q_heads;
-  for (const std::string_view name : {"num_kv_heads", "num_attention_groups"}) {
-    if (fields.has(name)) kv_heads = fields.number(name);
+  if (architecture.has(Architecture::kScaleOne)) add("launch with the scale 1");
+  if (architecture.has(Architecture::kScaleInverse)) {
+    add(fmt::format("launch with the scale 1 / {}", first.qk_depth));
   }
-  if (falcon && !fields.flag("new_decoder_architecture", false) &&
-      fields.flag("multi_query", true)) {
-    kv_heads = 1;
-  }
-  layer.kv_heads = fields.number("num_key_value_heads", kv_heads);
-  const std::string_view width = fields.has("d_model") ? "d_model" : "hidden_size";
-  layer.qk_depth = fields.has("head_dim") || layer.q_heads == 0
-                       ? fields.number("head_dim", 1)
-                       : fields.number(width) / layer.q_heads;
-  layer.ov_depth = fields.number("v_head_dim", layer.qk_depth);
-  if (window) {
-    layer.q_heads = fields.number("num_sliding_attention_heads",
-                                  fields.number("swa_num_attention_heads", layer.q_heads));
-    layer.kv_heads = fields.number("swa_num_key_value_heads", layer.kv_heads);
-    if (const JsonValue* setting = fields.value("attention_other_setting")) {  // step3p5
-      Fields inner(*setting);
-      layer.q_heads = inner.number("num_attention_heads", layer.q_heads);
-      layer.kv_heads = inner.number("num_attention_groups", layer.kv_heads);
-      fields.take_error(inner);
+  if (first.latent > 0) {
+    if (const std::optional<double> factor = yarn_factor(fields)) {
+      add(fmt::format("launch with the scale {:.6f} / sqrt({})", *factor, first.qk_depth));
     }
-    layer.qk_depth = fields.number("swa_head_dim", layer.qk_depth);
-    layer.ov_depth = fields.number(
-        "swa_v_head_dim",
-        fields.has("swa_head_dim") && !fields.has("v_head_dim") ? layer.qk_depth : layer.ov_depth);
-  } else if (fields.has("global_head_dim")) {  // gemma4
-    layer.qk_depth = layer.ov_depth = fields.number("global_head_dim");
-    layer.kv_heads = fields.number("num_global_key_value_heads", layer.kv_heads);
   }
-  return layer;
-}
-
-LayerKind latent_heads(Fields& fields) {
-  LayerKind layer;
-  layer.q_heads = layer.kv_heads = fields.number("num_attention_heads");
-  layer.latent = fields.number("kv_lora_rank");
-  layer.rope = fields.number("qk_rope_head_dim");
-  layer.qk_depth = fields.number("qk_nope_head_dim") + layer.rope;
-  layer.ov_depth = fields.number("v_head_dim");
-  return layer;
-}
-
-/// Whether layers of this reach have sinks: gpt_oss says so by its name, others by flags.
-bool has_sinks(const Architecture& architecture, Fields& fields, Reach reach) {
-  return fields.flag(
-      reach == Reach::kWindow ? "add_swa_attention_sink_bias" : "add_full_attention_sink_bias",
-      architecture.sink);
-}
-
-LayerKind layer_of(const Architecture& architecture, Fields& fields, Reach reach) {
-  LayerKind layer =
-      fields.has("kv_lora_rank") ? latent_heads(fields) : heads(fields, reach == Reach::kWindow);
-  if (architecture.lists) layer.topk = fields.number("index_topk");
-  layer.softcap = fields.real("attn_logit_softcapping");
-  layer.sink = has_sinks(architecture, fields, reach);
-  layer.alibi = fields.flag("alibi", false);
-  if (const JsonValue* config = fields.value("attn_config")) {  // mpt
-    Fields inner(*config);
-    layer.alibi = inner.flag("alibi", false);
-    fields.take_error(inner);
+  if (first.own_slopes) {
+    add(fmt::format("ALiBi is added before the scale: give the usual slopes / sqrt({})",
+                    first.qk_depth));
   }
-  if (reach == Reach::kWindow) {
-    const std::string_view name =
-        fields.has("sliding_window_size") ? "sliding_window_size" : "sliding_window";
-    layer.window = fields.number(name);
-  }
-  if (reach == Reach::kChunk) layer.chunk = fields.number("attention_chunk_size");
-  return layer;
 }
 
 Error unknown(const JsonValue& at, const std::string& model_type) {
-  std::array<std::string_view, std::size(kArchitectures)> known;
-  std::transform(std::begin(kArchitectures), std::end(kArchitectures), known.begin(),
-                 [](const Architecture& one) { return one.model_type; });
+  std::vector<std::string_view> known;
+  for (const Architecture& one : architectures()) known.push_back(one.model_type);
   const std::string_view best = spec::closest(model_type, known);
   return problem(at, "model_type",
                  fmt::format("`{}` is no architecture that is known; known: {}",
@@ -336,61 +288,99 @@ Error unknown(const JsonValue& at, const std::string& model_type) {
                               : fmt::format("did you mean `{}`?", best));
 }
 
-/// The object that holds the language model's fields.
-const JsonValue& text_part(const JsonValue& root) {
-  for (const std::string_view name : kTextParts) {
-    const JsonValue* part = root.find(name);
-    if (part != nullptr && part->type == JsonValue::Type::kObject) return text_part(*part);
+/// The object that holds the language model's fields, and the name of its architecture.
+struct TextPart {
+  const JsonValue* object = nullptr;
+  std::string model_type;
+  bool prompt_both_ways = false;
+};
+
+Result<TextPart> text_part(const JsonValue& root) {
+  TextPart part{&root, {}, false};
+  std::string_view whole;  // the architecture around this part
+  for (bool more = true; more;) {
+    const JsonValue* const name = part.object->find("model_type");
+    if (name != nullptr && name->type != JsonValue::Type::kString &&
+        name->type != JsonValue::Type::kNull) {
+      return problem(*name, "model_type",
+                     fmt::format("is {}; allowed: the name of an architecture", describe(*name)));
+    }
+    if (name != nullptr && name->type == JsonValue::Type::kString) {
+      part.model_type = name->text;
+    } else {
+      part.model_type = std::string(language_part(whole));
+    }
+    part.prompt_both_ways |= part.model_type == "paligemma";
+    whole = name == nullptr ? std::string_view() : std::string_view(name->text);
+    more = false;
+    for (const std::string_view field : kTextParts) {
+      const JsonValue* const inner = part.object->find(field);
+      if (inner == nullptr || inner->type != JsonValue::Type::kObject) continue;
+      part.object = inner;
+      more = true;
+      break;
+    }
   }
-  return root;
+  if (part.model_type.empty()) {
+    return problem(*part.object, "model_type", "is missing; allowed: the name of an architecture",
+                   "give the config.json that lies beside the model's weights");
+  }
+  // One that lays its language model's fields beside the others, or leaves them to the class.
+  if (const std::string_view inner = language_part(part.model_type); !inner.empty()) {
+    part.model_type = std::string(inner);
+  }
+  return part;
 }
 
 }  // namespace
 
 Result<ModelAttention> read_hf_config(std::string_view json) {
-  Result<JsonValue> root = spec::parse_json(json);
+  Result<JsonValue> root = spec::parse_json(json, {.bare_numbers = true});
   if (!root) return std::move(root).error();
   if (root->type != JsonValue::Type::kObject) {
     return problem(*root, "", "the configuration is " + describe(*root) + "; allowed: an object");
   }
-  const JsonValue& object = text_part(*root);
-  const JsonValue* model_type = object.find("model_type");
-  if (model_type == nullptr || model_type->type != JsonValue::Type::kString) {
-    return problem(
-        model_type == nullptr ? object : *model_type, "model_type",
-        fmt::format("is {}; allowed: the name of an architecture",
-                    model_type == nullptr ? std::string("missing") : describe(*model_type)),
-        "give the config.json that lies beside the model's weights");
+  const Result<TextPart> part = text_part(*root);
+  if (!part) return part.error();
+  const JsonValue& object = *part->object;
+  const std::span<const Architecture> known = architectures();
+  const auto architecture = std::find_if(known.begin(), known.end(), [&](const Architecture& one) {
+    return one.model_type == part->model_type;
+  });
+  if (architecture == known.end()) {
+    const JsonValue* const name = object.find("model_type");
+    return unknown(name == nullptr ? object : *name, part->model_type);
   }
-  const auto architecture =
-      std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
-                   [&](const Architecture& one) { return one.model_type == model_type->text; });
-  if (architecture == std::end(kArchitectures)) return unknown(*model_type, model_type->text);
 
   ModelAttention model;
-  model.architecture = model_type->text;
-  Fields fields(object);
-  for (const Reach reach : reaches(*architecture, fields)) {
-    const LayerKind layer = layer_of(*architecture, fields, reach);
-    if (std::find(model.kinds.begin(), model.kinds.end(), layer) == model.kinds.end()) {
-      model.kinds.push_back(layer);
-    }
+  model.architecture = part->model_type;
+  const Result<Dtype> dtype = dtype_of(*root, object, model.notes);
+  if (!dtype) return dtype.error();
+  model.dtype = *dtype;
+  Fields fields(object, class_defaults(architecture->defaults.empty() ? architecture->model_type
+                                                                      : architecture->defaults));
+  if (part->prompt_both_ways) {
+    fields.has("use_bidirectional_attention");
+    model.notes.emplace_back(kPromptNote);
   }
+  const Overrides overrides(fields);
+  model.kinds = kinds_of(*architecture, fields, overrides);
   if (fields.error()) return *fields.error();
   for (const LayerKind& layer : model.kinds) {
     if (layer.kv_heads > 0 && layer.q_heads % layer.kv_heads == 0) continue;
-    const JsonValue* const value = fields.value("num_key_value_heads");
-    return problem(
-        value != nullptr ? *value : object, "num_key_value_heads",
-        fmt::format("is {}, which does not divide {} query heads", layer.kv_heads, layer.q_heads));
+    fields.fail("num_key_value_heads", fmt::format("is {}, which does not divide {} query heads",
+                                                   layer.kv_heads, layer.q_heads));
   }
-  if (!architecture->note.empty()) model.notes.emplace_back(architecture->note);
-  if (const double scalar = fields.real("query_pre_attn_scalar");
-      scalar > 0 && scalar != model.kinds.front().qk_depth) {
-    model.notes.push_back(fmt::format("launch with the scale 1 / sqrt({})", scalar));
+  add_notes(*architecture, fields, model);
+  if (fields.error()) return *fields.error();
+  if (Status unread = refuse_unread(object, architecture->model_type, fields); !unread) {
+    return unread.error();
   }
-  if (const double scale = fields.real("attention_multiplier"); scale > 0) {
-    model.notes.push_back(fmt::format("launch with the scale {}", scale));
+  for (const auto& [number, layer] : overrides.layers()) {
+    const std::string place = fmt::format("per_layer_config.{}.", number);
+    if (Status unread = refuse_unread(*layer, architecture->model_type, fields, place); !unread) {
+      return unread.error();
+    }
   }
   return model;
 }

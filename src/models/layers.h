@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attnjit/result.h"
+#include "attnjit/types.h"
 
 namespace attnjit::models {
 
@@ -17,20 +18,25 @@ struct LayerKind {
   int kv_heads = 0;
   int qk_depth = 0;
   int ov_depth = 0;
-  int window = 0;      ///< keys that a row sees, itself included; 0: no window
+  int window = 0;  ///< keys that a row sees, itself included; 0: no window
+  int right = 0;   ///< keys behind its own that it sees, too; of both_ways alone
+  bool both_ways =
+      false;           ///< rows see keys on both sides: there is no cache, and there are no decodes
   int chunk = 0;       ///< rows see the keys of their chunk; 0: no chunks
   double softcap = 0;  ///< 0: none
   bool sink = false;
   bool alibi = false;
-  int latent = 0;  ///< MLA: the width of the latent that K and V share; 0: no MLA
-  int rope = 0;    ///< MLA: the width of the part with positions
-  int topk = 0;    ///< keys that are listed for each row, which sees no others; 0: no lists
+  bool own_slopes = false;  ///< ALiBi's slopes are not the usual ones
+  int latent = 0;           ///< MLA: the width of the latent that K and V share; 0: no MLA
+  int rope = 0;             ///< MLA: the width of the part with positions
+  int topk = 0;  ///< keys that are listed for each row, which sees no others; 0: no lists
 
   bool operator==(const LayerKind&) const = default;
 };
 
 struct ModelAttention {
   std::string architecture;        ///< the configuration's model_type
+  Dtype dtype = Dtype::kBf16;      ///< of Q, K and V
   std::vector<LayerKind> kinds;    ///< each once
   std::vector<std::string> notes;  ///< what kernels cannot know, or do not serve
 };

@@ -28,9 +28,12 @@ constexpr int kDecodeRows[] = {1, 4};
 
 std::string mask_of(const LayerKind& layer) {
   if (layer.window > 0) {
-    return fmt::format(R"({{"kind": "sliding_window", "window": {}{}}})", layer.window,
+    const std::string right =
+        layer.both_ways ? fmt::format(R"(, "window_right": {})", layer.right) : "";
+    return fmt::format(R"({{"kind": "sliding_window", "window": {}{}{}}})", layer.window, right,
                        layer.window <= spec::kSmallWindow ? R"(, "constant": true)" : "");
   }
+  if (layer.both_ways) return R"("null")";
   if (layer.chunk > 0) {
     return fmt::format(
         R"({{"kind": "and", "of": [{{"kind": "causal"}}, {{"kind": "chunked", "chunk": {}}}]}})",
@@ -45,7 +48,11 @@ std::string more_of(const LayerKind& layer) {
   if (layer.softcap > 0) {
     tail += fmt::format(R"(, "score_mod": {{"kind": "softcap", "cap": {:.1f}}})", layer.softcap);
   }
-  if (layer.alibi) tail += R"(, "score_mod": "alibi")";
+  if (layer.own_slopes) {
+    tail += R"(, "score_mod": {"kind": "alibi", "slopes": true})";
+  } else if (layer.alibi) {
+    tail += R"(, "score_mod": "alibi")";
+  }
   if (layer.sink) tail += R"(, "sink": true)";
   return tail;
 }
@@ -57,7 +64,10 @@ std::string tail_of(const LayerKind& layer) {
 
 class Lines {
  public:
-  explicit Lines(const ServingOptions& options) : options_(options) {}
+  Lines(const ServingOptions& options, Dtype dtype)
+      : page_sizes_(options.page_sizes),
+        dtype_(dtype),
+        kv_dtype_(options.kv_dtype.value_or(dtype)) {}
 
   void add_layer(const LayerKind& layer) {
     if (layer.latent > 0) {
@@ -67,7 +77,7 @@ class Lines {
     const std::string head = shape(layer.q_heads, layer.kv_heads, layer.qk_depth, layer.ov_depth);
     const std::string tail = tail_of(layer);
     add_prompts(head, tail);
-    add_paged(head, cache_type(), tail);
+    if (!layer.both_ways) add_paged(head, cache_type(), tail);
   }
   const std::vector<std::string>& lines() const { return lines_; }
 
@@ -81,25 +91,29 @@ class Lines {
   }
 
   void add_prompts(const std::string& head, const std::string& tail) {
-    add(head, "", tail);
-    add(head, R"(, "ragged": true)", tail);
+    const std::string type = type_of("qkv_dtype", dtype_);
+    add(head, type, tail);
+    add(head, type + R"(, "ragged": true)", tail);
   }
 
+  /// A field of a type; none for what a spec has by default.
+  static std::string type_of(std::string_view field, Dtype dtype) {
+    if (dtype == Dtype::kBf16) return {};
+    return fmt::format(R"(, "{}": "{}")", field, to_string(dtype));
+  }
   /// The fields of the cache's type. Beside a cache of e4m3 Q stays as the model has it.
   std::string cache_type() const {
-    if (options_.kv_dtype == Dtype::kBf16) return {};
-    return fmt::format(R"(, "{}": "{}")",
-                       options_.kv_dtype == Dtype::kE4m3 ? "kv_dtype" : "qkv_dtype",
-                       to_string(options_.kv_dtype));
+    if (kv_dtype_ != Dtype::kE4m3) return type_of("qkv_dtype", kv_dtype_);
+    return type_of("qkv_dtype", dtype_) + type_of("kv_dtype", kv_dtype_);
   }
 
   void add_paged(const std::string& head, const std::string& dtype, const std::string& tail) {
-    for (const int page : options_.page_sizes) {
+    for (const int page : page_sizes_) {
       add(head,
           fmt::format(R"({}, "page_size": {}, "ragged": true, "return_lse": true)", dtype, page),
           tail);
     }
-    for (const int page : options_.page_sizes) {
+    for (const int page : page_sizes_) {
       for (const int rows : kDecodeRows) {
         add(head,
             fmt::format(R"({}, "page_size": {}, "num_partitions": 0, "max_q_len": {})", dtype, page,
@@ -125,7 +139,7 @@ class Lines {
   /// is asked for, and of the format dsv32 where a row of it is one.
   void add_listed(const LayerKind& layer, const std::string& head) {
     std::vector<std::string> caches{cache_type()};
-    if (layer.latent == kDsv32Latent && layer.rope == kRopeDepth) {
+    if (layer.latent == kDsv32Latent && layer.rope == kRopeDepth && dtype_ == Dtype::kBf16) {
       caches.emplace_back(R"(, "cache_format": "dsv32")");
     }
     for (const std::string& cache : caches) {
@@ -140,7 +154,9 @@ class Lines {
     }
   }
 
-  const ServingOptions& options_;
+  const std::vector<int>& page_sizes_;
+  Dtype dtype_;
+  Dtype kv_dtype_;
   std::vector<std::string> lines_;
 };
 
@@ -148,7 +164,7 @@ class Lines {
 
 Result<std::string> write_manifest(const ModelAttention& model, const std::string& name,
                                    const std::string& source, const ServingOptions& options) {
-  Lines lines(options);
+  Lines lines(options, model.dtype);
   for (const int gpus : options.tensor_parallel) {
     for (const LayerKind& layer : model.kinds) {
       Result<LayerKind> part = shard(layer, gpus);

@@ -4,6 +4,7 @@
 // Thread rules: plain values and pure functions.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ namespace attnjit::models {
 struct ServingOptions {
   std::vector<int> tensor_parallel = {1};  ///< numbers of GPUs that share the heads
   std::vector<int> page_sizes = {16, 64};  ///< rows of the cache's pages
-  Dtype kv_dtype = Dtype::kBf16;           ///< of the cache
+  std::optional<Dtype> kv_dtype = {};      ///< of the cache; by default the model's
 };
 
 /// The text of a manifest: one line for each spec, each once. Errors: kInvalid where the heads

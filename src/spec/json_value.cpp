@@ -9,6 +9,7 @@
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <unordered_set>
 #include <utility>
 
@@ -48,6 +49,42 @@ class CountingIterator {
   std::size_t* count_;
 };
 
+/// A number that is not JSON's. The parser is given a string of the same length in its place.
+struct BareNumber {
+  std::size_t offset = 0;
+  std::string_view spelling;
+};
+
+/// Puts strings in the place of Infinity, -Infinity and NaN, so that all offsets stay.
+std::vector<BareNumber> quote_bare_numbers(std::string& text) {
+  std::vector<BareNumber> found;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (quoted) {
+      if (text[i] == '\\')
+        ++i;
+      else if (text[i] == '"')
+        quoted = false;
+      continue;
+    }
+    if (text[i] == '"') {
+      quoted = true;
+      continue;
+    }
+    if (i > 0 && (is_name_part(text[i - 1]) || text[i - 1] == '-')) continue;
+    for (const std::string_view spelling : {"Infinity", "-Infinity", "NaN"}) {
+      const std::size_t end = i + spelling.size();
+      if (text.compare(i, spelling.size(), spelling) != 0) continue;
+      if (end < text.size() && (is_name_part(text[end]) || text[end] == '.')) continue;
+      found.push_back({i, spelling});
+      text.replace(i, spelling.size(), '"' + std::string(spelling.size() - 2, 'x') + '"');
+      i = end - 1;
+      break;
+    }
+  }
+  return found;
+}
+
 class TreeBuilder {
  public:
   using number_integer_t = nlohmann::json::number_integer_t;
@@ -56,7 +93,8 @@ class TreeBuilder {
   using string_t = nlohmann::json::string_t;
   using binary_t = nlohmann::json::binary_t;
 
-  TreeBuilder(std::string_view text, int max_depth) : text_(text), max_depth_(max_depth) {}
+  TreeBuilder(std::string_view text, int max_depth, std::span<const BareNumber> bare)
+      : text_(text), max_depth_(max_depth), bare_(bare) {}
 
   std::size_t* count() { return &count_; }
   JsonValue take_root() { return std::move(root_); }
@@ -85,13 +123,29 @@ class TreeBuilder {
   bool number_float(number_float_t value, const string_t& spelling) {
     return add(real_node(value, spelling));
   }
-  bool string(string_t& value) { return add(JsonValue::of_string(std::move(value))); }
+  bool string(string_t& value) {
+    JsonValue* const placed = place(JsonValue::of_string(std::move(value)));
+    if (const BareNumber* const bare = bare_at(token_begin_)) {
+      const std::string_view spelling = bare->spelling;
+      const bool nan = spelling == "NaN";
+      placed->type = JsonValue::Type::kReal;
+      placed->real = nan ? std::numeric_limits<double>::quiet_NaN()
+                         : std::copysign(std::numeric_limits<double>::infinity(),
+                                         spelling.front() == '-' ? -1.0 : 1.0);
+      placed->text = std::string(spelling);
+    }
+    return true;
+  }
   bool binary(binary_t&) { return false; }
 
   bool start_object(std::size_t) { return open(JsonValue::Type::kObject); }
   bool key(string_t& name) {
     Frame& frame = frames_.back();
     const auto [line, column] = take_position();
+    if (bare_at(token_begin_) != nullptr) {
+      fail("is not valid JSON: a name without quotes", line, column);
+      return false;
+    }
     JsonMember member;
     member.duplicate = !frame.names.insert(name).second;
     member.name = std::move(name);
@@ -174,7 +228,15 @@ class TreeBuilder {
       ++begin;
     }
     token_end_ = count_;
+    token_begin_ = begin;
     return position_of(begin);
+  }
+
+  /// The number that is no JSON's and begins at this byte, or null. Called with offsets that grow.
+  const BareNumber* bare_at(std::size_t offset) {
+    while (next_bare_ < bare_.size() && bare_[next_bare_].offset < offset) ++next_bare_;
+    const bool here = next_bare_ < bare_.size() && bare_[next_bare_].offset == offset;
+    return here ? &bare_[next_bare_] : nullptr;
   }
 
   JsonValue* place(JsonValue node) {
@@ -220,7 +282,10 @@ class TreeBuilder {
   std::string_view text_;
   int max_depth_;
   std::size_t count_ = 0;
+  std::size_t token_begin_ = 0;
   std::size_t token_end_ = 0;
+  std::span<const BareNumber> bare_;
+  std::size_t next_bare_ = 0;
   std::size_t scanned_ = 0;
   std::size_t line_begin_ = 0;
   int line_ = 1;
@@ -254,7 +319,14 @@ Result<JsonValue> parse_json(std::string_view text, const JsonLimits& limits) {
     error.column = 1;
     return error;
   }
-  TreeBuilder builder(text, limits.max_depth);
+  std::string quoted;
+  std::vector<BareNumber> bare;
+  if (limits.bare_numbers) {
+    quoted = text;
+    bare = quote_bare_numbers(quoted);
+    text = quoted;
+  }
+  TreeBuilder builder(text, limits.max_depth, bare);
   // NOTE: nlohmann's lexer takes a NUL for the end of the text and would ignore what follows.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
     return builder.error_at("is not valid JSON: a NUL byte", nul);

@@ -22,7 +22,7 @@ struct JsonValue {
   Type type = Type::kNull;
   bool boolean = false;
   std::int64_t integer = 0;
-  double real = 0;   ///< kReal; kInteger too
+  double real = 0;   ///< kReal; kInteger too; not finite with bare_numbers alone
   std::string text;  ///< kString: the value; kInteger, kReal: the spelling
   std::vector<JsonValue> items;
   std::vector<JsonMember> members;
@@ -45,6 +45,7 @@ struct JsonMember {
 struct JsonLimits {
   std::size_t max_bytes = std::size_t{1} << 20;
   int max_depth = 64;
+  bool bare_numbers = false;  ///< take Infinity, -Infinity and NaN, which Python's json writes
 };
 
 /// Parses one JSON text (RFC 8259, UTF-8). Errors, all kInvalid and with a position: too long

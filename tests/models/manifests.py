@@ -21,23 +21,69 @@ WRONG = (
     ({**LLAMA, "model_type": "lama"}, (), ("model_type", "did you mean `llama`?", "qwen3_moe")),
     ({}, (), ("model_type", "is missing")),
     ([], (), ("an object",)),
-    ({**LLAMA, "num_attention_heads": None}, (), ("num_attention_heads", "is missing")),
+    ({**LLAMA, "num_attention_heads": None}, (), ("-: num_attention_heads", "is null", "line 3")),
     ({**LLAMA, "num_key_value_heads": 5}, (), ("num_key_value_heads", "does not divide 32", "line 4")),
     ({**LLAMA, "head_dim": -1}, (), ("head_dim", "is -1")),
     ({**LLAMA, "head_dim": "128"}, (), ("head_dim", 'the string "128"')),
+    ({**LLAMA, "hidden_size": 4097}, (), ("hidden_size", "which 32 heads do not divide", "head_dim")),
     ({**LLAMA, "layer_types": ["full_attention", "spiral"]}, (), ("layer_types", "spiral")),
     ({**LLAMA, "layer_types": []}, (), ("layer_types", "a list of names")),
-    (LISTED, (), ("index_topk", "is missing")),
+    ({**LLAMA, "layer_types": ["sliding_attention"]}, (), ("sliding_window", "is missing")),
+    ({**LLAMA, "num_hidden_layers": 3, "layer_types": ["full_attention"]}, (),
+     ("layer_types", "has 1 layers, and num_hidden_layers is 3")),
+    ({**LISTED, "index_topk": 0}, (), ("index_topk", "is 0")),
+    ({"model_type": "gemma3_text", "head_dim": None}, (), ("head_dim", "is null")),
+    ({"model_type": "qwen2", "num_attention_heads": 28, "hidden_size": 3584}, (),
+     ("num_key_value_heads", "is 32, which does not divide 28", "by default")),
+    ({**LLAMA, "dtype": "float8_e4m3fn"}, (), ("dtype", "float16")),
+    ({**LLAMA, "head_dim": float("inf")}, (), ("head_dim", "is Infinity")),
+    ({"model_type": "gemma2", "attn_logit_softcapping": float("nan")}, (),
+     ("attn_logit_softcapping", "is NaN")),
+    ({**LLAMA, "per_layer_config": {"x": {}}}, (), ("per_layer_config", "numbers of layers")),
+    ({**LLAMA, "per_layer_config": {"32": {"head_dim": 64}}}, (),
+     ("per_layer_config", "has layer 32")),
+    ({"model_type": "laguna", "num_hidden_layers": 3, "num_attention_heads_per_layer": [48, 64]}, (),
+     ("num_attention_heads_per_layer", "no heads of layer 2")),
+    ({"model_type": "mpt", "attn_config": {"prefix_lm": True}}, (), ("attn_config.prefix_lm",)),
+    ({**LLAMA, "model_type": "mistral", "sliding_window": 9, "is_causal": False}, (), ("is_causal",)),
     (LLAMA, ("--tp", "3"), ("tp", "cannot be divided among 3 GPUs")),
     (LLAMA, ("--tp", "1,"), ("tp", "numbers from 1")),
     (LLAMA, ("--page", "0"), ("page",)),
     (LLAMA, ("--kv-dtype", "f32"), ("kv_dtype", "bf16, fp16, e4m3")),
 )
+# Fields that a Llama has not, or not with these values. Each is refused by its name.
+UNKNOWN = (
+    ("sliding_window", 4096), ("use_sliding_window", True), ("attention_chunk_size", 8192),
+    ("attn_logit_softcapping", 50.0), ("attention_logit_cap", 30), ("alibi", True),
+    ("use_alibi", True), ("attention_sink", True), ("num_sink_tokens", 4), ("swa_head_dim", 64),
+    ("v_head_dim", 64), ("kv_lora_rank", 512), ("num_key_value_heads_per_layer", [8, 4]),
+    ("use_bidirectional_attention", True), ("use_causal_mask", False), ("index_topk", 2048),
+    ("attention_multiplier", 0.5), ("query_pre_attn_scalar", 64), ("window_size", 7),
+    ("attention_window", 7), ("local_attention_heads", 4), ("relative_attention_num_buckets", 32),
+    ("qk_nope_head_dim", 64), ("no_rope_layers", [1, 0]), ("block_sparse_attention", {"size": 64}),
+    ("use_mla", True), ("prefix_lm", True), ("hybrid_layer_pattern", [0, 1]),
+    ("attention_softmax_scale", 0.5), ("relative_attention_bias", True), ("attention_bias", 2.0),
+    ("global_layer_ids", [1]), ("block_size", 32), ("sparse_attention_config", {"topk": 4}),
+    ("attn_window_size", [7]), ("global_attn_every_n_layers", 4), ("multi_query", True),
+)
+# Fields that have to do with attention, and decide no kernel.
+HARMLESS = {
+    "attention_bias": True, "attention_dropout": 0.1, "pretraining_tp": 1, "rope_scaling": None,
+    "attn_implementation": "sdpa", "use_sliding_window": False, "sliding_window": None,
+    "pruned_heads": {}, "qk_layernorm": True, "use_qk_norm": True, "add_cross_attention": False,
+    "rope_parameters": {"rope_type": "default"}, "initializer_range": 0.02, "mlp_bias": False,
+    "num_nextn_predict_layers": 1, "attention_softmax_in_fp32": True, "lm_head_bias": False,
+    "final_logit_softcapping": 30.0, "attn_output_gate": True, "mask_token_id": 5, "eos_token_id": 2, "quantization_config": {"kv_cache": 8},
+}
 # Configuration, flags: (query heads, group, qk depth, mask or number of it, more) of the layers.
 RIGHT = (
     (LLAMA, ("--tp", "16"), {(2, 2, 128, "causal")}),
     ({**LLAMA, "sliding_window": 9, "use_sliding_window": True, "model_type": "qwen3"}, (),
      {(32, 4, 128, "causal"), (32, 4, 128, 9)}),
+    ({"model_type": "qwen3", "num_hidden_layers": 4, "sliding_window": 9, "max_window_layers": 0,
+      "use_sliding_window": True}, (), {(32, 1, 128, 9)}),
+    ({**LLAMA, "sliding_window": 9, "use_sliding_window": True, "model_type": "qwen3_moe"}, (),
+     {(32, 4, 128, 9)}),
     ({**LLAMA, "sliding_window": 9, "use_sliding_window": False, "model_type": "qwen3"}, (),
      {(32, 4, 128, "causal")}),
     ({**LLAMA, "sliding_window": 9, "model_type": "mistral"}, (), {(32, 4, 128, 9)}),
@@ -48,10 +94,66 @@ RIGHT = (
     ({"model_type": "mpt", "n_heads": 32, "d_model": 4096, "attn_config": {"alibi": True}}, (),
      {(32, 1, 128, "causal", "alibi")}),
     ({**LLAMA, "model_type": "gemma2", "attn_logit_softcapping": 50.0, "sliding_window": 4096},
-     (), {(32, 4, 128, "causal", 50.0), (32, 4, 128, 4096, 50.0)}),
+     (), {(32, 4, 256, "causal", 50.0), (32, 4, 256, 4096, 50.0)}),
     ({**LLAMA, "model_type": "mimo_v2_flash", "head_dim": 192, "v_head_dim": 128,
       "sliding_window": 128, "add_swa_attention_sink_bias": True}, (),
-     {(32, 4, 192, "causal", 128), (32, 4, 192, 128, 128, "sink")}),
+     {(32, 4, 192, "causal", 128), (32, 2, 192, 128, 128, "sink")}),
+    # As it was published: the window counts the keys before the row, and heads are given.
+    ({"model_type": "mimo_v2_flash", "hybrid_layer_pattern": [0, 1, 1], "sliding_window": 128,
+      "sliding_window_size": 128, "attention_chunk_size": 128, "swa_num_key_value_heads": 8,
+      "swa_head_dim": 192, "swa_v_head_dim": 128, "add_swa_attention_sink_bias": True,
+      "add_full_attention_sink_bias": False, "num_hidden_layers": 3}, (),
+     {(64, 16, 192, "causal", 128), (64, 8, 192, 129, 128, "sink")}),
+    ({"model_type": "mimo_v2_flash"}, (),
+     {(64, 16, 192, "causal", 128), (64, 8, 192, 129, 128, "sink")}),
+    # Fields that are not given have their class's values.
+    ({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "hidden_size": 3840,
+                                              "num_attention_heads": 16, "num_key_value_heads": 8,
+                                              "num_hidden_layers": 48, "sliding_window": 1024}},
+     (), {(16, 2, 256, "causal"), (16, 2, 256, 1024)}),
+    ({"model_type": "gemma3", "text_config": {"hidden_size": 2560, "num_hidden_layers": 34,
+                                              "sliding_window": 1024}},
+     (), {(8, 2, 256, "causal"), (8, 2, 256, 1024)}),
+    ({"model_type": "gemma3"}, (), {(8, 2, 256, "causal"), (8, 2, 256, 4096)}),
+    ({"model_type": "gemma3_text", "num_hidden_layers": 5}, (), {(8, 2, 256, 4096)}),
+    ({"model_type": "gemma3_text", "sliding_window_pattern": 1}, (), {(8, 2, 256, "causal")}),
+    # Layers with overrides, by their numbers, of any architecture.
+    ({"model_type": "gemma4", "text_config": {
+        "model_type": "gemma4_text", "hidden_size": 2816, "head_dim": 256, "num_attention_heads": 16,
+        "num_key_value_heads": 8, "num_hidden_layers": 6, "sliding_window": 1024,
+        "per_layer_config": {"05": {"head_dim": 512, "num_key_value_heads": 2}}}}, (),
+     {(16, 8, 512, "causal"), (16, 2, 256, 1024)}),
+    ({**LLAMA, "num_hidden_layers": 3, "per_layer_config": {"0": {"num_key_value_heads": 4},
+                                                            "2": {"skip": ["self_attn"]}}}, (),
+     {(32, 8, 128, "causal"), (32, 4, 128, "causal")}),
+    # Both ways, without decodes.
+    ({"model_type": "gemma3_text", "head_dim": 256, "hidden_size": 768, "num_attention_heads": 3,
+      "num_key_value_heads": 1, "num_hidden_layers": 24, "sliding_window": 512,
+      "use_bidirectional_attention": True}, (), {(3, 3, 256, "null"), (3, 3, 256, (257, 256))}),
+    ({"model_type": "gemma4_text", "use_bidirectional_attention": "all"}, (),
+     {(8, 2, 512, "null"), (8, 2, 256, (257, 256))}),
+    ({**LLAMA, "is_causal": False}, (), {(32, 4, 128, "null")}),
+    ({"model_type": "laguna", "hidden_size": 2048, "num_attention_heads": 48,
+      "num_hidden_layers": 4, "num_attention_heads_per_layer": [48, 64, 64, 64], "sliding_window": 512,
+      "layer_types": ["full_attention"] + ["sliding_attention"] * 3}, (),
+     {(48, 6, 128, "causal"), (64, 8, 128, 512)}),
+    ({"model_type": "nemotron_h", "hidden_size": 4480, "head_dim": 128, "num_attention_heads": 40,
+      "num_key_value_heads": 8, "hybrid_override_pattern": "M-M*", "sliding_window": None,
+      "time_step_limit": [0.0, float("inf")], "lowest": -float("inf"), "none": float("nan")}, (),
+     {(40, 5, 128, "causal")}),
+    ({"model_type": "falcon", "alibi": True, "hidden_size": 2048, "multi_query": False,
+      "new_decoder_architecture": False, "num_attention_heads": 32}, (),
+     {(32, 1, 64, "causal", "given slopes")}),
+    ({"model_type": "mpt", "n_heads": 32, "d_model": 4096}, ("--tp", "2"),
+     {(16, 1, 128, "causal", "given slopes")}),
+    # The type that the model was saved with.
+    ({**LLAMA, "torch_dtype": "float16"}, (), {(32, 4, 128, "causal", "fp16")}),
+    ({"dtype": "float16", "model_type": "llava", "text_config": LLAMA}, (),
+     {(32, 4, 128, "causal", "fp16")}),
+    ({**LLAMA, "dtype": "bfloat16", "torch_dtype": "float16"}, (), {(32, 4, 128, "causal")}),
+    ({**LLAMA, "dtype": "float16"}, ("--kv-dtype", "e4m3"),
+     {(32, 4, 128, "causal", "fp16"), (32, 4, 128, "causal", "fp16", "e4m3")}),
+    ({**LLAMA, "dtype": "float32"}, (), {(32, 4, 128, "causal")}),
     ({**LISTED, "index_topk": 2048}, ("--tp", "8"),
      {(16, 1, 192, "causal", 128), (16, 16, 576, "causal", 512), (16, 16, 576, "null", 512, 2048),
       (16, 16, 576, "null", 512, 2048, "dsv32")}),
@@ -70,9 +172,11 @@ def layer(spec):
     """What a spec says of its layer, as RIGHT has it."""
     mask = spec.get("mask", "null")
     if mask not in ("causal", "null"):
-        mask = mask.get("window") or f"chunk {mask['of'][1]['chunk']}"
+        window = mask.get("window") or f"chunk {mask['of'][1]['chunk']}"
+        mask = (window, mask["window_right"]) if "window_right" in mask else window
     score = spec.get("score_mod")
-    more = [] if score is None else [score if score == "alibi" else score["cap"]]
+    more = [] if score is None else [score if score == "alibi" else score.get("cap", "given slopes")]
+    more += [spec["qkv_dtype"]] if "qkv_dtype" in spec else []
     more += [spec["ov_depth"]] if "ov_depth" in spec else []
     more += ["sink"] if spec.get("sink") else []
     more += [spec[field] for field in ("kv_dtype", "topk", "cache_format") if field in spec]
@@ -109,6 +213,16 @@ def main():
         found = {layer(spec) for spec in json.loads(made.stdout or '{"specs": []}')["specs"]}
         if found != layers:
             problems.append(f"{config} {flags}: {found} {made.stderr}")
+    for name, value in UNKNOWN if check else ():
+        made = run(attnjit, {**LLAMA, name: value})
+        if made.returncode != 2 or f"-: {name}: " not in made.stderr or "line 6" not in made.stderr:
+            problems.append(f"{name} {value}: {made.returncode} {made.stderr}")
+        made = run(attnjit, {**LLAMA, "per_layer_config": {"0": {name: value}}})
+        if made.returncode != 2 or name not in made.stderr:
+            problems.append(f"{name} {value} of a layer: {made.returncode} {made.stderr}")
+    for name, value in HARMLESS.items() if check else ():
+        if run(attnjit, {**LLAMA, name: value}).stdout != run(attnjit, LLAMA).stdout:
+            problems.append(f"{name} {value} does not leave a Llama as it is")
     print("\n".join(problems), file=sys.stderr)
     sys.exit(1 if problems else 0)
 

@@ -20,7 +20,8 @@ const JsonValue& document() {
 ClassDefaults class_defaults(std::string_view model_type) {
   const JsonValue* const found = document().find("classes")->find(model_type);
   if (found == nullptr) return {};
-  return {found->find("fields"), found->find("required"), found->find("names")};
+  return {found->find("fields"), found->find("required"), found->find("names"),
+          found->find("divides")};
 }
 
 std::string_view language_part(std::string_view model_type) {

@@ -18,6 +18,7 @@ struct ClassDefaults {
   const spec::JsonValue* fields = nullptr;
   const spec::JsonValue* required = nullptr;
   const spec::JsonValue* names = nullptr;
+  const spec::JsonValue* divides = nullptr;  ///< a flag: the heads must divide hidden_size
 };
 
 /// Of the class of a model_type; empty where transformers has none.

@@ -19,7 +19,8 @@ LayerKind plain_heads(Fields& fields) {
   if (layer.q_heads > 0) {
     const int width = fields.number("hidden_size");
     layer.qk_depth = width / layer.q_heads;
-    if (width % layer.q_heads != 0) {
+    const JsonValue* const divides = fields.defaults().divides;
+    if (width % layer.q_heads != 0 && divides != nullptr && divides->boolean) {
       fields.fail("hidden_size",
                   fmt::format("is {}, which {} heads do not divide", width, layer.q_heads),
                   "give head_dim");

@@ -118,6 +118,8 @@ void set_window(const Architecture& architecture, Fields& fields, LayerKind& lay
   if (architecture.heads == Heads::kMimo && fields.has("sliding_window_size")) {
     window = fields.number("sliding_window_size") + 1;
     fields.has("sliding_window");
+  } else if (architecture.heads == Heads::kDots) {
+    window = fields.number("sliding_window", fields.number("sliding_window_size", 512));
   } else {
     window = fields.number("sliding_window");
     const int again = fields.number("sliding_window_size", window);
@@ -228,8 +230,9 @@ Result<Dtype> dtype_of(const JsonValue& root, const JsonValue& object,
 
 /// The factor of yarn by which MLA's scale is multiplied.
 std::optional<double> yarn_factor(Fields& fields) {
-  for (const std::string_view name : {"rope_parameters", "rope_scaling"}) {
-    const JsonValue* const rope = fields.given(name);
+  const JsonValue* ropes[] = {fields.given("rope_parameters"), fields.given("rope_scaling")};
+  if (ropes[0] == nullptr && ropes[1] == nullptr) ropes[0] = fields.value("rope_parameters");
+  for (const JsonValue* const rope : ropes) {
     if (rope == nullptr || rope->type != JsonValue::Type::kObject) continue;
     const JsonValue* const mscale = rope->find("mscale_all_dim");
     const JsonValue* const factor = rope->find("factor");

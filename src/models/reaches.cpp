@@ -82,6 +82,18 @@ std::vector<Reach> switched(const std::vector<int>& switches, Reach off, Reach o
   return found;
 }
 
+/// Fields that say the same as layer_types, which stands before them.
+constexpr std::pair<std::string_view, std::string_view> kLayerLists[] = {
+    {"inkling_text", "local_layer_ids"},
+    {"kimi_linear", "linear_attn_config"},
+    {"lfm2", "full_attn_idxs"},
+    {"mimo_v2_flash", "hybrid_layer_pattern"},
+    {"minimax_m2", "attn_type_list"},
+    {"minimax_m3_vl_text", "sparse_attention_config"},
+    {"nemotron_h", "hybrid_override_pattern"},
+    {"ultrabert", "attention_windows"},
+};
+
 struct Listed {
   std::string_view name;
   std::vector<Reach> reaches;
@@ -246,7 +258,11 @@ std::vector<Reach> by_rule(const Architecture& architecture, Fields& fields, std
 }
 
 /// Fields that a list of layers makes needless.
-void read_rule(const LayerRule& rule, Fields& fields) {
+void read_rule(const Architecture& architecture, Fields& fields) {
+  const LayerRule& rule = architecture.layers;
+  for (const auto& [model_type, name] : kLayerLists) {
+    if (model_type == architecture.model_type) fields.has(name);
+  }
   if (!rule.period.empty()) fields.has(rule.period);
   if (rule.kind == Kind::kPattern) return;
   fields.has("sliding_window");
@@ -262,9 +278,10 @@ void read_rule(const LayerRule& rule, Fields& fields) {
 }  // namespace
 
 std::vector<Reach> reaches_of(const Architecture& architecture, Fields& fields) {
-  read_rule(architecture.layers, fields);
-  // NOTE: longcat_flash counts pairs of layers, by num_layers.
-  const std::size_t layers = static_cast<std::size_t>(fields.number("num_hidden_layers", 1));
+  read_rule(architecture, fields);
+  // NOTE: classes without it count their layers by a list, or by another field where all are alike.
+  const std::size_t layers = static_cast<std::size_t>(
+      fields.number("num_hidden_layers", static_cast<int>(architecture.layers.pattern.size())));
   std::vector<Reach> found;
   if (std::optional<Listed> list = list_of(architecture, fields, layers)) {
     found = std::move(list->reaches);

@@ -73,11 +73,12 @@ constexpr std::string_view kOtherEnds[] = {"_id", "_norm"};
 constexpr std::string_view kHarmless[] = {"activation_sparsity_pattern",
                                           "add_cross_attention",
                                           "attention_k_eq_v",
+                                          "attention_value_scale",
                                           "attn_scale",
                                           "attn_temperature_tuning",
-                                          "attention_value_scale",
                                           "chunk_size_feed_forward",
                                           "cross_attention_hidden_size",
+                                          "decoder_sparse_step",
                                           "final_logit_softcapping",
                                           "index_head_dim",
                                           "index_n_heads",
@@ -178,7 +179,8 @@ bool is_bias_of_projection(const JsonMember& member) {
 
 bool concerns_attention(const JsonMember& member) {
   const std::string_view name = member.name;
-  return any_in(kConcerns, name) && !any_in(kOthers, name) && !is_bias_of_projection(member) &&
+  return !name.starts_with('_') && any_in(kConcerns, name) && !any_in(kOthers, name) &&
+         !is_bias_of_projection(member) &&
          std::none_of(std::begin(kOtherEnds), std::end(kOtherEnds),
                       [&](std::string_view end) { return name.ends_with(end); });
 }

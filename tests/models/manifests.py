@@ -26,6 +26,8 @@ WRONG = (
     ({**LLAMA, "head_dim": -1}, (), ("head_dim", "is -1")),
     ({**LLAMA, "head_dim": "128"}, (), ("head_dim", 'the string "128"')),
     ({**LLAMA, "hidden_size": 4097}, (), ("hidden_size", "which 32 heads do not divide", "head_dim")),
+    ({"model_type": "nemotron_h", "hybrid_override_pattern": "MX"}, (), ("holds `X`",)),
+    ({"model_type": "nemotron_h", "hybrid_override_pattern": "M-"}, (), ("no layer with attention",)),
     ({**LLAMA, "layer_types": ["full_attention", "spiral"]}, (), ("layer_types", "spiral")),
     ({**LLAMA, "layer_types": []}, (), ("layer_types", "a list of names")),
     ({**LLAMA, "layer_types": ["sliding_attention"]}, (), ("sliding_window", "is missing")),
@@ -73,6 +75,7 @@ HARMLESS = {
     "pruned_heads": {}, "qk_layernorm": True, "use_qk_norm": True, "add_cross_attention": False,
     "rope_parameters": {"rope_type": "default"}, "initializer_range": 0.02, "mlp_bias": False,
     "num_nextn_predict_layers": 1, "attention_softmax_in_fp32": True, "lm_head_bias": False,
+    "decoder_sparse_step": 1, "_attn_implementation_autoset": True, "kv_cache_dtype": "auto",
     "final_logit_softcapping": 30.0, "attn_output_gate": True, "mask_token_id": 5, "eos_token_id": 2, "quantization_config": {"kv_cache": 8},
 }
 # Configuration, flags: (query heads, group, qk depth, mask or number of it, more) of the layers.
@@ -126,6 +129,15 @@ RIGHT = (
     ({**LLAMA, "num_hidden_layers": 3, "per_layer_config": {"0": {"num_key_value_heads": 4},
                                                             "2": {"skip": ["self_attn"]}}}, (),
      {(32, 8, 128, "causal"), (32, 4, 128, "causal")}),
+    # Where a class takes the width over the heads, and does not ask that it be whole.
+    ({"model_type": "glm4_moe"}, (), {(96, 12, 42, "causal")}),
+    # Other names of lists of layers, and layer_types before them.
+    ({"model_type": "lfm2", "num_hidden_layers": 3, "full_attn_idxs": [1]}, (), {(32, 4, 80, "causal")}),
+    ({"model_type": "kimi_linear", "num_hidden_layers": 4, "linear_attn_config": {
+        "full_attn_layers": [4], "kda_layers": [1, 2, 3], "head_dim": 128}}, (),
+     {(32, 1, 192, "causal", 128), (32, 32, 576, "causal", 512)}),
+    ({"model_type": "inkling_text", "num_hidden_layers": 2, "local_layer_ids": [0, 1]}, (),
+     {(64, 4, 128, 512)}),
     # Both ways, without decodes.
     ({"model_type": "gemma3_text", "head_dim": 256, "hidden_size": 768, "num_attention_heads": 3,
       "num_key_value_heads": 1, "num_hidden_layers": 24, "sliding_window": 512,

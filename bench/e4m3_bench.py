@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Times attnjit's sm_90a kernels of e4m3 beside FlashAttention-3's and beside its own of bf16.
 
-    python3 bench/e4m3_bench.py --library build/release/src/libattnjit.so --fa3 libfa3_e4m3.so \\
-        [--variant NAME=JSON] [--forms] [--json F] [--only 128.causal]
+    python3 bench/e4m3_bench.py --library build/release/src/libattnjit.so [--variant NAME=JSON] \\
+        [--forms] [--json F] [--only 128.causal]
 
 The cells are those of bench/sm90_bench.py, in which Q, K and V are N(0,1) numbers rounded to e4m3
 and O is bf16; the kernel of bf16 has the same numbers. Contenders run in turn, in blocks of
@@ -11,10 +11,9 @@ the ratios within a pair. Before anything is timed, the first sequence's first h
 compared with a float32 reference of the same inputs: "error" is the norm of the difference over the
 norm of the reference, which P of e4m3 alone brings to 2e-2.
 
-"fa3" is a library as bench/fa3.py describes it, with kernels of e4m3. --variant is that of
-bench/sm90_bench.py. --forms times the same numbers in other forms beside attnjit's plain kernel:
-"rows" have a scale each, "f32" is the type of O, and K and V lie in "pages" of 64 rows and of 1,
-in any order.
+"fa3" is vLLM's FlashAttention-3 (bench/peers.py). --variant is that of bench/sm90_bench.py.
+--forms times the same numbers in other forms beside attnjit's plain kernel: "rows" have a scale
+each, "f32" is the type of O, and K and V lie in "pages" of 64 rows and of 1, in any order.
 """
 import argparse
 import itertools
@@ -23,7 +22,7 @@ import statistics
 
 import torch
 
-import fa3
+import peers
 import sm90_bench as dense
 
 MOST_ERROR = 5e-2
@@ -153,7 +152,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", dest="libattnjit", default="build/release/src/libattnjit.so")
     parser.add_argument("--templates", help="a folder that replaces the embedded templates")
-    parser.add_argument("--fa3", help="the library of FlashAttention-3 of e4m3")
     parser.add_argument("--variant", action="append", default=[], metavar="NAME=JSON",
                         help="another attnjit: fields of its specs, and tuning, library, templates")
     parser.add_argument("--forms", action="store_true",
@@ -171,8 +169,8 @@ def main():
                        "pages64": Form(options, page=64), "pages1": Form(options, page=1)}
     names = list(contenders)
     contenders["bf16"] = Bf16(dense.Attnjit(options.libattnjit, options.templates))
-    if options.fa3:
-        contenders["fa3"] = dense.Fa3(options.fa3)
+    if peers.have("FlashAttention-3"):
+        contenders["fa3"] = dense.Fa3()
     print(f"{'cell':<20} {'fa3':>6} {'error':>8} {'bf16':>6} "
           + " ".join(f"{n:>9} {'error':>8}   /fa3  /bf16 /plain" for n in names), flush=True)
     done = []

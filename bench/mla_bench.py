@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times attnjit's absorbed MLA decode on sm_90a beside FlashMLA and FlashInfer, in one process.
 
-    python3 bench/mla_bench.py --library build/release/src/libattnjit.so \\
-        [--flashmla libflashmla.so] [--only 128] [--json F]
+    python3 bench/mla_bench.py --library build/release/src/libattnjit.so [--only 128] [--json F]
 
 The cache is bf16, of rows of 512 latent and 64 rope elements, in random pages of 64 rows of one
 pool. Cells:
@@ -17,23 +16,19 @@ attnjit's, `copy` the bytes of the cache per second over those that a device-to-
 and writes. What a contender prepares on the host, or once for all layers of a step, lies outside of
 its time: FlashMLA's scheduler metadata, FlashInfer's plan(); attnjit prepares nothing.
 
-FlashMLA is a shared library with `int fm_parts(int q_len, int heads)`, `int fm_metadata(Args*,
-stream)` and `int fm_decode(Args*, stream)`, which call its kernels without PyTorch; Args is
-FlashMla.Args below. For lists it has `fm_sparse_parts`, `fm_sparse_metadata` and
-`fm_sparse_decode` over rows of 656 bytes, and `fm_sparse_bf16`, which is its sparse prefill: over
-bf16 rows it has no other. Their Args is FlashMla.ListArgs. FlashInfer has no lists on Hopper; it is
-used where it can be imported, and compiles at its first use. A contender that is not there is left
-out, and the output says so.
+FlashMLA is vLLM's (bench/peers.py). Over lists of bf16 rows it has its sparse prefill alone.
+FlashInfer has no lists on Hopper; it is used where it can be imported, and compiles at its first
+use. A contender that is not there is left out, and the output says so.
 """
 import argparse
-import ctypes
 import math
 import statistics
 
 import torch
 
+import peers
 from beside import (MIN_ROTATION_BYTES, add_flags, add_flashinfer, chosen_of, columns_of,
-                    contenders_of_attnjit, pages_of, random_numbers, run, stream, timed)
+                    contenders_of_attnjit, pages_of, random_numbers, run, timed)
 
 LATENT, ROPE, PAGE, TOPK = 512, 64, 64, 2048
 DEPTH = LATENT + ROPE
@@ -178,81 +173,22 @@ def dsv32_pool(pages):
 
 
 class FlashMla:
-    """FlashMLA through a library without PyTorch, its scheduler's metadata given."""
-
-    class Args(ctypes.Structure):
-        _fields_ = [(name, ctypes.c_void_p) for name in
-                    ("q", "k", "o", "lse", "lse_parts", "o_parts", "kv_lens", "page_table",
-                     "metadata", "num_splits")] + [
-            (name, ctypes.c_int32) for name in
-            ("batch", "q_len", "heads", "num_pages", "page_table_stride", "causal")]
-
-    class ListArgs(ctypes.Structure):
-        _fields_ = [(name, ctypes.c_void_p) for name in
-                    ("q", "k", "o", "lse", "lse_parts", "o_parts", "lists", "metadata",
-                     "num_splits")] + [
-            (name, ctypes.c_int32) for name in
-            ("batch", "q_len", "heads", "num_pages", "page_size", "topk")]
-
-    def __init__(self, library):
-        self.lib = ctypes.CDLL(library)
-        self.has_lists = hasattr(self.lib, "fm_sparse_decode")
-        if not self.has_lists:
-            print("# no lists of FlashMLA: the library has no fm_sparse_decode")
-
-    def call(self, name, args):
-        code = getattr(self.lib, name)(ctypes.c_void_p(ctypes.addressof(args)),
-                                       ctypes.c_void_p(stream()))
-        if code:
-            raise RuntimeError(f"{name}: {code}")
+    """FlashMLA, whose schedule the first launch makes: before anything is timed."""
 
     def prepare(self, problem):
-        if isinstance(problem, SparseProblem):
-            return self.prepare_lists(problem) if self.has_lists else None
-        batch, rows = problem.batch, problem.q_len * problem.heads
-        parts = self.lib.fm_parts(problem.q_len, problem.heads)
-        room = dict(lse=torch.empty(batch * rows, device="cuda"),
-                    lse_parts=torch.empty((batch + parts) * rows, device="cuda"),
-                    o_parts=torch.empty((batch + parts) * rows * LATENT, device="cuda"),
-                    metadata=torch.zeros(parts * 8, device="cuda", dtype=torch.int32),
-                    num_splits=torch.zeros(batch + 1, device="cuda", dtype=torch.int32))
-        launches, out = [], []
-        for q, table in zip(problem.q, problem.tables):
-            o = problem.new_o()
-            tensors = dict(room, q=q, k=problem.k, o=o, kv_lens=problem.kv_lens, page_table=table)
-            args = self.Args(**{name: tensor.data_ptr() for name, tensor in tensors.items()},
-                             batch=batch, q_len=problem.q_len, heads=problem.heads,
-                             num_pages=problem.k.shape[0], page_table_stride=table.stride(0),
-                             causal=1)
-            if not launches:
-                self.call("fm_metadata", args)
-            launches.append(lambda args=args, alive=tensors: self.call("fm_decode", args))
-            out.append(o)
-        return launches, out
+        out = [problem.new_o() for _ in problem.q]
+        plan, sparse = peers.flashmla_plan(), isinstance(problem, SparseProblem)
 
-    def prepare_lists(self, problem):
-        batch, rows = problem.batch, problem.q_len * problem.heads
-        decode = problem.cell["cache"] == "dsv32"
-        parts = self.lib.fm_sparse_parts(problem.q_len, problem.heads)
-        splits = batch + parts
-        room = dict(lse=torch.empty(batch * rows, device="cuda"),
-                    lse_parts=torch.empty(splits * rows, device="cuda"),
-                    o_parts=torch.empty(splits * rows * LATENT if decode else 1, device="cuda"),
-                    metadata=torch.zeros(parts * 8, device="cuda", dtype=torch.int32),
-                    num_splits=torch.zeros(batch + 1, device="cuda", dtype=torch.int32))
-        launches, out = [], []
-        for q, lists in zip(problem.q, problem.lists):
-            o = problem.new_o()
-            tensors = dict(room, q=q, k=problem.k, o=o, lists=lists)
-            args = self.ListArgs(**{name: tensor.data_ptr() for name, tensor in tensors.items()},
-                                 batch=batch, q_len=problem.q_len, heads=problem.heads,
-                                 num_pages=problem.k.shape[0], page_size=PAGE, topk=TOPK)
-            if decode and not launches:
-                self.call("fm_sparse_metadata", args)
-            name = "fm_sparse_decode" if decode else "fm_sparse_bf16"
-            launches.append(lambda name=name, args=args, alive=tensors: self.call(name, args))
-            out.append(o)
-        return launches, out
+        def launch(i):
+            if not sparse:
+                peers.flashmla(problem.q[i], problem.k, out[i], problem.tables[i], problem.kv_lens,
+                               plan, SCALE)
+            elif problem.cell["cache"] == "dsv32":
+                peers.flashmla_lists(problem.q[i], problem.k, out[i], problem.lists[i], plan, SCALE)
+            else:
+                peers.flashmla_lists_bf16(problem.q[i], problem.k, out[i], problem.lists[i], SCALE)
+
+        return [lambda i=i: launch(i) for i in range(len(out))], out
 
 
 class FlashInfer:
@@ -317,10 +253,8 @@ def group_of(cell):
 
 def contenders_of(options):
     found = contenders_of_attnjit(options)
-    if options.flashmla:
-        found["flashmla"] = FlashMla(options.flashmla)
-    else:
-        print("# no FlashMLA: --flashmla names no library")
+    if peers.have("FlashMLA"):
+        found["flashmla"] = FlashMla()
     add_flashinfer(found, options.flashinfer, FlashInfer)
     return found
 
@@ -328,7 +262,6 @@ def contenders_of(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_flags(parser)
-    parser.add_argument("--flashmla", help="the library of FlashMLA")
     parser.add_argument("--flashinfer", default="fa3,fa2", help="wrappers, comma-separated")
     options = parser.parse_args()
     chosen = chosen_of(cells(), options)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Times attnjit's serving kernels on sm_90a beside FlashAttention-3 and FlashInfer, in one process.
 
-    python3 bench/serving_bench.py --library build/release/src/libattnjit.so --fa3 libfa3.so \\
-        [--only decode.32] [--json F]
+    python3 bench/serving_bench.py --library build/release/src/libattnjit.so [--only decode.32] \\
+        [--json F]
 
 The cache is bf16, of depth 128 and 8 KV heads, in random pages of one pool. Cells:
   decode.H.bB.Nk.pP   B sequences of N thousand keys, one row each; H query heads; pages of P rows
@@ -15,17 +15,17 @@ median per launch. Results are compared with a float32 reference, and with one a
 anything is timed. What a contender prepares on the host, or once for all layers of a step, lies
 outside of its time: FA3's scheduler metadata, FlashInfer's plan(); attnjit prepares nothing.
 
-FA3 is a shared library (bench/fa3.py says which). FlashInfer is used where it can be imported. A
-contender that is not there is left out, and the output says so.
+FA3 is vLLM's (bench/peers.py). FlashInfer is used where it can be imported. A contender that is not
+there is left out, and the output says so.
 """
 import argparse
 import math
 
 import torch
 
-import fa3
+import peers
 from beside import (MIN_ROTATION_BYTES, add_flags, add_flashinfer, chosen_of, columns_of,
-                    contenders_of_attnjit, pages_of, random_numbers, run, stream)
+                    contenders_of_attnjit, pages_of, random_numbers, run)
 
 KV_HEADS, DEPTH = 8, 128
 CHUNK_KEYS = (4096, 5803, 7531, 9211, 10957, 12653, 14407, 16384)
@@ -117,56 +117,42 @@ class Fa3:
     """FlashAttention-3, its scheduler's metadata given. With two_calls prompts and decodes of a
     mixed batch are two calls."""
 
-    def __init__(self, library, two_calls=False):
+    def __init__(self, two_calls=False):
         self.two_calls = two_calls
-        self.kernels = fa3.Library(library)
-        self.o_parts = torch.empty(1 << 28, device="cuda")
-        self.lse_parts = torch.empty(1 << 22, device="cuda")
 
     def prepare(self, problem):
         if self.two_calls and (problem.decode or max(problem.rows) == min(problem.rows)):
             return None
         prompts = sum(rows > 1 for rows in problem.rows)
         parts = [(0, prompts), (prompts, problem.batch)] if self.two_calls else [(0, problem.batch)]
-        launches, out = [], []
+        launches, out, plans = [], [], {}
         for q, table in zip(problem.q, problem.tables):
             o = problem.new_o()
             # Entries past a sequence's keys are read.
             table = torch.where(table == 2**31 - 1, 0, table)
-            calls = [self.arguments(problem, q, o, table, *part) for part in parts]
+            calls = [self.arguments(problem, q, o, table, *part, plans) for part in parts]
 
             def launch(calls=calls):
-                for args, _ in calls:
-                    self.kernels.call("fa3_fwd", args)
+                for arguments in calls:
+                    peers.fa3_paged(**arguments)
 
             launches.append(launch)
             out.append(o)
         return launches, out
 
-    def arguments(self, problem, q, o, table, first, last):
-        """Args of the sequences from first to last, and what they point to."""
-        rows, keys = problem.rows[first:last], problem.keys[first:last]
-        begin = sum(problem.rows[:first])
-        q, o = q[begin:begin + sum(rows)], o[begin:begin + sum(rows)]
+    def arguments(self, problem, q, o, table, first, last, plans):
+        """Of the call for the sequences from first to last. Plans are of lengths: one for all."""
+        rows, begin = problem.rows[first:last], sum(problem.rows[:first])
+        used_k = problem.kv_lens[first:last].contiguous()
+        cu_q = (problem.q_offsets[first:last + 1] - begin).contiguous()
+        longest = dict(max_q=max(rows), max_k=max(problem.keys[first:last]))
+        if first not in plans:
+            plans[first] = peers.fa3_plan(problem.heads, KV_HEADS, DEPTH, problem.page, cu_q=cu_q,
+                                          used_k=used_k, **longest)
         table = table[first:last, :max(problem.pages[first:last])].contiguous()
-        kv_lens = problem.kv_lens[first:last].contiguous()
-        offsets = problem.q_offsets[first:last + 1] - begin
-        lse = torch.empty(sum(rows) * problem.heads, device="cuda")
-        meta = torch.zeros(4 * (len(rows) + 4) + 8, device="cuda", dtype=torch.int32)
-        args = fa3.Args(
-            q=q.data_ptr(), k=problem.k.data_ptr(), v=problem.v.data_ptr(), o=o.data_ptr(),
-            lse=lse.data_ptr(), seqused_k=kv_lens.data_ptr(), page_table=table.data_ptr(),
-            meta=meta.data_ptr(), oaccum=self.o_parts.data_ptr(),
-            lseaccum=self.lse_parts.data_ptr(), oaccum_floats=self.o_parts.numel(),
-            batch=len(rows), seqlen_q=max(rows), total_q=sum(rows),
-            seqlen_k=table.shape[1] * problem.page, h=problem.heads, hk=KV_HEADS, d=DEPTH,
-            page_size=problem.page, num_pages=problem.k.shape[0],
-            page_table_stride=table.stride(0), causal=1, window_left=-1, window_right=-1)
-        if max(rows) > 1:
-            args.cu_seqlens_q = offsets.data_ptr()
-        self.kernels.call("fa3_metadata", args)
-        args.metadata_given = 1
-        return args, (q, o, table, kv_lens, offsets, lse, meta)
+        return dict(q=q[begin:begin + sum(rows)], out=o[begin:begin + sum(rows)], k=problem.k,
+                    v=problem.v, table=table, cu_q=cu_q, used_k=used_k, plan=plans[first],
+                    **longest)
 
 
 class FlashInfer:
@@ -214,11 +200,9 @@ def shown(cell, names):
 
 def contenders_of(options):
     found = contenders_of_attnjit(options)
-    if options.fa3:
-        found["fa3"] = Fa3(options.fa3)
-        found["fa3 twice"] = Fa3(options.fa3, two_calls=True)
-    else:
-        print("# no FA3: --fa3 names no library")
+    if peers.have("FlashAttention-3"):
+        found["fa3"] = Fa3()
+        found["fa3 twice"] = Fa3(two_calls=True)
     add_flashinfer(found, options.flashinfer, FlashInfer)
     return found
 
@@ -226,7 +210,6 @@ def contenders_of(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_flags(parser)
-    parser.add_argument("--fa3", help="the library of FlashAttention-3")
     parser.add_argument("--flashinfer", default="decode,fa2,fa3", help="wrappers, comma-separated")
     options = parser.parse_args()
     chosen = chosen_of(cells(), options)

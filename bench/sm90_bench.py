@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Times attnjit's sm_90a kernels beside FlashAttention-3, cuDNN and FlexAttention, in one process.
 
-    python3 bench/sm90_bench.py --library build/release/src/libattnjit.so --fa3 libfa3.so \\
-        [--json F] [--only 128.causal]
+    python3 bench/sm90_bench.py --library build/release/src/libattnjit.so [--json F] \\
+        [--only 128.causal]
 
 Builds nothing: attnjit comes in through its C ABI (python/attnjit), the others through
 PyTorch. Every contender gets the same N(0,1) tensors, in buffers that rotate; they run in turn, in
@@ -15,8 +15,8 @@ tiles. Their names say batch, heads and length. With --variant 'parts={"num_part
 kernel of such a spec is timed beside the plain one's.
 
 FLOP = 4 batch heads q_len kv_len depth, halved under causal, the visible share under a window.
-"best" is the better of FA3 and cuDNN in the same run. FA3 is a shared library (bench/fa3.py says
-which); without it "best" is cuDNN alone, and the output says so.
+"best" is the better of FA3 and cuDNN in the same run. FA3 is vLLM's (bench/peers.py); without it
+"best" is cuDNN alone, and the output says so.
 """
 import argparse
 import itertools
@@ -35,7 +35,7 @@ sys.path.insert(0, os.environ.get("ATTNJIT_PYTHON") or os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 import attnjit  # noqa: E402
 
-import fa3  # noqa: E402
+import peers  # noqa: E402
 
 TOKENS, WIDTH = 16384, 2048
 LENGTHS = (1024, 2048, 4096, 8192, 16384)
@@ -147,28 +147,16 @@ class Cudnn:
 
 
 class Fa3:
-    def __init__(self, library):
-        self.kernels = fa3.Library(library)
-
     def prepare(self, cell, sets):
         if cell["flex"]:
             return None
-        launches, outputs, alive = [], [], []
-        for q, k, v, o in sets:
-            out = torch.full_like(o, math.nan)
-            lse = torch.empty(cell["batch"] * cell["heads"] * cell["length"], device="cuda")
-            semaphore = torch.zeros(64, device="cuda", dtype=torch.int32)
-            args = fa3.Args(
-                q=q.data_ptr(), k=k.data_ptr(), v=v.data_ptr(), o=out.data_ptr(),
-                lse=lse.data_ptr(), meta=semaphore.data_ptr(), batch=cell["batch"],
-                seqlen_q=cell["length"], seqlen_k=cell["length"], h=cell["heads"],
-                hk=cell["heads"] // cell["group"], d=cell["depth"],
-                causal=cell["mask"] == "causal", window_left=-1, window_right=-1, num_splits=1,
-                is_fp16=cell["dtype"] == "fp16")
-            launches.append(lambda args=args: self.kernels.call("fa3_fwd", args))
-            outputs.append(out)
-            alive.append((lse, semaphore))
-        return launches, lambda i, alive=alive: outputs[i]
+        descale = None
+        if cell["dtype"] == "e4m3":
+            descale = torch.ones(cell["batch"], cell["heads"] // cell["group"], device="cuda")
+        outputs = [torch.full_like(o, math.nan) for _, _, _, o in sets]
+        causal = cell["mask"] == "causal"
+        return ([lambda t=t, out=out: peers.fa3_batch(*t[:3], out, causal, descale)
+                 for t, out in zip(sets, outputs)], lambda i: outputs[i])
 
 
 class Flex:
@@ -308,10 +296,10 @@ def shown(cell, names):
 def run(contenders, options):
     """Measures the cells; `contenders` maps names to what has prepare(). Returns the cells."""
     everyone = {**contenders, "cudnn": Cudnn()}
-    if options.fa3:
-        everyone["fa3"] = Fa3(options.fa3)
+    if peers.have("FlashAttention-3"):
+        everyone["fa3"] = Fa3()
     else:
-        print("# FA3 was not measured (--fa3): best is cuDNN")
+        print("# best is cuDNN")
     if not options.no_flex:
         everyone["flex"] = Flex()
     product = Product()
@@ -340,7 +328,6 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", dest="libattnjit", default="build/release/src/libattnjit.so")
     parser.add_argument("--templates", help="a folder that replaces the embedded templates")
-    parser.add_argument("--fa3", help="the library of FlashAttention-3")
     parser.add_argument("--only", help="cells whose names contain one of these, comma-separated")
     parser.add_argument("--fill", action="store_true", help="launches that fill the GPU badly")
     parser.add_argument("--variant", action="append", default=[], metavar="NAME=JSON",

@@ -6,10 +6,9 @@
                        [--sms N]
     attnjit emulate KERNEL.ptx --launch LAUNCH.json --timing sm_100a
 
-KERNEL.ptx is what bench/clock/fa4_ptx.py makes of FlashAttention-4 (commits f82d0dc6 and 0251105a)
-for bf16, 2 query tiles of 128 rows and key tiles of 128: a persistent grid without a mask, a pair
-of CTAs there at depth 128, and one CTA a tile, longest first, with a causal mask. It may write the
-LSE. A persistent grid is one of a B200's 148 SMs; a GB300 has 152. The problem is that of its
+KERNEL.ptx is what bench/clock/fa4_ptx.py makes of FlashAttention-4 for bf16, 2 query tiles of 128
+rows and key tiles of 128: a persistent grid without a mask, a pair of CTAs there at depth 128, and
+one CTA a tile, longest first, with a causal mask. It may write the LSE. A persistent grid is one of a B200's 148 SMs; a GB300 has 152. The problem is that of its
 benchmark: 32k tokens and 2048 / DEPTH heads. Of its own there is nothing here but the order of its
 kernel's arguments.
 """

@@ -2,24 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The PTX of a forward kernel of FlashAttention-4, made without a GPU.
 
-    git clone https://github.com/Dao-AILab/flash-attention && git -C flash-attention checkout f82d0dc6
-    pip install nvidia-cutlass-dsl==4.5.2 quack-kernels==0.5.0 torch einops
-    bench/clock/fa4_ptx.py flash-attention DEPTH none|causal -o KERNEL.ptx [--lse] [--arch sm_103a]
-                         [--dtype e4m3]
+    pip install flash-attn-4==4.0.0b27 nvidia-cutlass-dsl==4.8.1 quack-kernels==0.5.3
+    bench/clock/fa4_ptx.py DEPTH none|causal -o KERNEL.ptx [--lse] [--arch sm_103a] [--dtype e4m3]
 
-f82d0dc6 is the commit of the published figures (its pull request 2605), and these are the versions
-that it asks for. 0251105a is a later one; it was run with nvidia-cutlass-dsl 4.8.1 and
-quack-kernels 0.5.3, installed without its dependencies. FlashAttention-4's own host code chooses
-the kernel and has it compiled for tensors that hold nothing: bf16 or e4m3, as many heads of queries
-as of keys, whatever the length. --lse has the kernel write the LSE, as in training. bench/clock/fa4.py
-makes the launch.
+FlashAttention-4's own host code chooses the kernel and has it compiled for tensors that hold
+nothing: bf16 or e4m3, as many heads of queries as of keys, whatever the length. --lse has the
+kernel write the LSE, as in training. bench/clock/fa4.py makes the launch, which fits this version's
+kernels.
 """
 import argparse
 import glob
 import os
-import sys
 import tempfile
-import types
 
 SMS = 148
 LENGTH, BATCH, HIDDEN = 1024, 32, 2048  # any that is not short: the kernel is the same
@@ -29,7 +23,7 @@ DTYPES = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn"}
 class HardwareInfo:
     """What CuTe DSL would ask the driver."""
 
-    def __init__(self, *_):
+    def __init__(self, *_, **__):
         pass
 
     def get_device_multiprocessor_count(self):
@@ -39,14 +33,10 @@ class HardwareInfo:
         return SMS // cluster_size
 
 
-def compile_to(folder, tree, depth, dtype, causal, lse):
+def compile_to(folder, depth, dtype, causal, lse):
     """Has FlashAttention-4 compile its kernel; CuTe DSL leaves the PTX in the folder."""
     os.environ.update(CUTE_DSL_KEEP_PTX="1", CUTE_DSL_DUMP_DIR=folder)
-    # The package's own __init__ loads FlashAttention-2, which is built with nvcc.
-    package = types.ModuleType("flash_attn")
-    package.__path__ = [os.path.join(tree, "flash_attn")]
-    sys.modules["flash_attn"] = package
-    import cutlass
+    import cutlass.utils
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -63,7 +53,6 @@ def compile_to(folder, tree, depth, dtype, causal, lse):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tree", help="a checkout of FlashAttention")
     parser.add_argument("depth", type=int)
     parser.add_argument("mask", choices=["none", "causal"])
     parser.add_argument("--lse", action="store_true")
@@ -71,9 +60,10 @@ def main():
     parser.add_argument("--dtype", choices=DTYPES, default="bf16")
     parser.add_argument("-o", "--output", required=True)
     options = parser.parse_args()
-    os.environ.update(FLASH_ATTENTION_ARCH=options.arch, CUTE_DSL_ARCH=options.arch)
+    os.environ.update(FLASH_ATTENTION_ARCH=options.arch, CUTE_DSL_ARCH=options.arch,
+                      FLASH_ATTENTION_NUM_SMS=str(SMS))
     with tempfile.TemporaryDirectory() as folder:
-        compile_to(folder, options.tree, options.depth, DTYPES[options.dtype],
+        compile_to(folder, options.depth, DTYPES[options.dtype],
                    options.mask == "causal", options.lse)
         files = glob.glob(os.path.join(folder, "*.ptx"))
         if len(files) != 1:

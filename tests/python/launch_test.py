@@ -559,6 +559,17 @@ def rope_parts(service):
         raise AssertionError("a rope part whose elements are apart")
 
 
+def native(gpu, folder):
+    """A spec without an architecture is for the GPU at hand."""
+    spec = {"num_q_heads": 8, "qk_depth": 64}
+    with attnjit.Service(cache_layers=folder, driver_path=gpu.path) as service:
+        own = service.prepare({"arch": "sm_90a", **spec}).key
+        assert service.prepare(spec).key == service.prepare({"arch": "native", **spec}).key == own
+    with attnjit.Service(cache_layers=folder, driver_path="/nonexistent/libcuda.so") as service:
+        fails(lambda: service.prepare(spec), attnjit.InvalidError, "arch", "no GPU is at hand")
+        assert service.prepare({"arch": "sm_90a", **spec}).key == own
+
+
 def zero_bytes(gpu, folder):
     """As much of a workspace is zero as the library says: waits that are bounded need more."""
     torch = types.SimpleNamespace(Tensor=Memory, uint8=None,
@@ -738,6 +749,7 @@ def main():
         unknown_options(gpu, cache)
         what_an_option_holds(gpu, cache)
         what_an_argument_holds(service)
+        native(gpu, cache)
         zero_bytes(gpu, cache)
         rope_parts(service)
         threads(gpu, service)

@@ -104,7 +104,7 @@ void show_excerpt(const spec::SpecInput& input, Error& error) {
 
 }  // namespace
 
-Result<ResolvedSpec> read_spec(const SpecArguments& arguments) {
+Result<ResolvedSpec> read_spec(const SpecArguments& arguments, const std::string& modelled) {
   spec::SpecInput input;
   if (!arguments.file.empty()) {
     Result<spec::SpecInput> read = read_input(arguments.file);
@@ -115,6 +115,9 @@ Result<ResolvedSpec> read_spec(const SpecArguments& arguments) {
     if (Status status = input.set(field, value); !status) return std::move(status).error();
   }
   Result<ResolvedSpec> read = input.read();
+  if (read && read->state().arch_from == spec::ArchFrom::kNothing) {
+    if (const auto arch = arch_from_string(modelled)) return spec::with_arch(*read, *arch);
+  }
   if (read) return with_native_arch(*read, [] { return Driver::open(); });
   Error error = std::move(read).error();
   show_excerpt(input, error);

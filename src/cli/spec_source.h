@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "attnjit/spec.h"
 #include "attnjit/tuning.h"
@@ -13,7 +14,9 @@ namespace attnjit::cli {
 
 /// The spec for the architecture that it names, else for that of the GPU at hand. Errors: kInvalid
 /// with every problem of the spec; as native_arch().
-Result<ResolvedSpec> read_spec(const SpecArguments& arguments);
+/// @param modelled an architecture that the command line names as the clock's: where the spec names
+/// none, it is for that.
+Result<ResolvedSpec> read_spec(const SpecArguments& arguments, const std::string& modelled = {});
 
 /// Errors: kInvalid, named after the flag.
 Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,

@@ -206,7 +206,7 @@ Result<Report> run_tune(const TuneArguments& arguments) {
   if (Status s = check_range("max_variants", max_variants, 1, 4096); !s) {
     return std::move(s).error();
   }
-  Result<ResolvedSpec> spec = read_spec(arguments.spec);
+  Result<ResolvedSpec> spec = read_spec(arguments.spec, arguments.model);
   if (!spec) return std::move(spec).error();
   const Result<std::optional<Arch>> model = model_of(arguments, (*spec)->arch);
   if (!model) return model.error();

@@ -248,7 +248,7 @@ Result<Report> run_verify(const VerifyArguments& arguments) {
         fmt::format("is '{}'; allowed: auto, gpu, emulator", arguments.backend.substr(0, 64)),
         "backend");
   }
-  Result<ResolvedSpec> spec = read_spec(arguments.spec);
+  Result<ResolvedSpec> spec = read_spec(arguments.spec, arguments.timing.arch);
   if (!spec) return std::move(spec).error();
   if (Status s = check_dump(arguments.dump); !s) return std::move(s).error();
   if (Status s = check_timing(arguments.timing, false); !s) return std::move(s).error();

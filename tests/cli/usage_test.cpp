@@ -189,6 +189,22 @@ TEST_F(Usage, TheArchitectureIsThatOfTheGpuAtHand) {
   }
 }
 
+// A model is of an architecture, which need not be said twice.
+TEST_F(Usage, AModelNamesTheArchitectureOfTheSpec) {
+  use_driver("");
+  options_.environment["ATTNJIT_NVRTC"] = folder_ / "no.so";  // nothing is compiled
+  const std::vector<std::string> spec{"--num-q-heads", "8", "--qk-depth", "64"};
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"verify", "--timing", "sm_100a"},
+        {"tune", "--model", "sm_100a"}}) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), spec.begin(), spec.end());
+    EXPECT_EQ(run_json(all, 4).at("error").at("code"), "environment") << words[0];
+    all.insert(all.end(), {"--arch", "sm_90a"});
+    EXPECT_EQ(run_json(all, 2).at("error").at("message"), "is sm_100a; the spec is for sm_90a");
+  }
+}
+
 TEST_F(Usage, WithoutAGpuTheArchitectureIsRequired) {
   write_text(folder_ / "manifest.json",
              R"({"name": "m", "source": "s", "specs": [{"num_q_heads": 8, "qk_depth": 64}]})");

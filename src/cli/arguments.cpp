@@ -91,8 +91,11 @@ class Parser {
   }
 
  private:
-  /// Whether a word is rather a spec than a word for a flag.
+  /// Whether a word is a spec, and not the value of a flag that may stand alone.
   static bool names_spec(const std::string& word) {
+    for (const char* const value : {"true", "false", "null", "mask", "random", "none"}) {
+      if (word == value) return false;
+    }
     return word == "-" || word.find_first_of("./#") != std::string::npos ||
            ::access(word.c_str(), F_OK) == 0;
   }
@@ -103,7 +106,7 @@ class Parser {
     std::vector<std::string> words(argv, argv + argc);
     for (int i = 1; i < argc && words[i] != "--"; ++i) {
       const auto flag = value_left_out_.find(words[i]);
-      if (flag == value_left_out_.end() || i + 1 == argc || words[i + 1] == flag->second) continue;
+      if (flag == value_left_out_.end() || i + 1 == argc) continue;
       if (names_spec(words[i + 1])) words[i] += "=" + flag->second;
     }
     return words;

@@ -14,9 +14,10 @@ std::optional<std::int64_t> byte_size(std::string_view text) {
   if (status != std::errc{} || bytes < 0) return std::nullopt;
   std::string_view unit(stop, static_cast<std::size_t>(end - stop));
   if (unit.empty() || unit == "B") return bytes;
-  constexpr std::string_view kUnits = "KMGT";
-  const std::size_t power = unit[0] == 'k' ? 0 : kUnits.find(unit[0]);
+  constexpr std::string_view kUnits = "KMGTkmgt";
+  std::size_t power = kUnits.find(unit[0]);
   if (power == std::string_view::npos) return std::nullopt;
+  power %= 4;
   unit.remove_prefix(1);
   if (!unit.empty() && unit != "iB" && unit != "B") return std::nullopt;
   const std::int64_t step = unit == "B" ? 1000 : 1024;

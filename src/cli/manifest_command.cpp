@@ -38,9 +38,14 @@ Result<std::vector<int>> read_numbers(const std::string& text, const char* flag)
   return numbers;
 }
 
+bool is_cache_dtype(Dtype dtype) {
+  return dtype == Dtype::kBf16 || dtype == Dtype::kFp16 || dtype == Dtype::kE4m3;
+}
+
 std::string hint_of_dtype(const std::string& name) {
   const std::optional<Dtype> called = dtype_called(name);
-  return called ? fmt::format("did you mean `{}`?", to_string(*called)) : std::string();
+  return called && is_cache_dtype(*called) ? fmt::format("did you mean `{}`?", to_string(*called))
+                                           : std::string();
 }
 
 Result<models::ServingOptions> read_options(const ManifestArguments& arguments) {
@@ -53,7 +58,7 @@ Result<models::ServingOptions> read_options(const ManifestArguments& arguments) 
   options.page_sizes = *std::move(numbers);
   if (arguments.kv_dtype.empty()) return options;
   const std::optional<Dtype> dtype = dtype_from_string(arguments.kv_dtype);
-  if (!dtype || (*dtype != Dtype::kBf16 && *dtype != Dtype::kFp16 && *dtype != Dtype::kE4m3)) {
+  if (!dtype || !is_cache_dtype(*dtype)) {
     return make_error(
         ErrorCode::kInvalid,
         fmt::format("is '{}'; allowed: bf16, fp16, e4m3", arguments.kv_dtype.substr(0, 64)),

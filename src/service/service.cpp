@@ -43,6 +43,9 @@ class ServiceImpl final : public Service {
 
   Result<PreparedSpec> prepare(const ResolvedSpec& given) override {
     return no_throw([&]() -> Result<PreparedSpec> {
+      if (given.state().arch_from != spec::ArchFrom::kSpec && core_->forked()) {
+        return ServiceCore::forked_error();
+      }
       const Result<ResolvedSpec> for_arch =
           with_native_arch(given, [this] { return core_->driver(); });
       if (!for_arch) return for_arch.error();

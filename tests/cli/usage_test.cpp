@@ -301,6 +301,10 @@ TEST_F(Usage, HintsOfElementTypes) {
         run_json({"manifest", "config.json", "--kv-dtype", name}, 2).at("error").value("hint", ""),
         hint);
   }
+  EXPECT_EQ(run_json({"manifest", "config.json", "--kv-dtype", "fp8_e5m2"}, 2)
+                .at("error")
+                .value("hint", ""),
+            "");
   // What a field does not take is no hint for it.
   for (const char* name : {"float32", "float", "e5m2", "fp8_e5m2", "int8"}) {
     EXPECT_EQ(run_json(hopper("plan", {"--qkv-dtype", name}), 2).at("error").value("hint", ""), "")
@@ -383,7 +387,8 @@ TEST_F(Usage, WhatMayBeRepeatedTakesOneValue) {
 }
 
 TEST_F(Usage, SizesAreWrittenAsPeopleWriteThem) {
-  for (const char* size : {"0", "1048576", "500M", "5G", "1k", "512MiB", "2GB", "1T", "10B"}) {
+  for (const char* size :
+       {"0", "1048576", "500M", "5G", "1k", "512MiB", "2GB", "1T", "10B", "5g", "1m"}) {
     EXPECT_EQ(run({"cache", "gc", "--dry-run", "--max-bytes", size}).exit_code, 0) << size;
   }
   for (const char* size : {"-1", "1.5G", "G", "5 G", "5X", "5GiX", "9999999999G", "1e9"}) {

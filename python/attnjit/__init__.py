@@ -9,6 +9,7 @@ from ._attention import attention, nvtx_ranges, paged_attention
 from ._errors import (AttnjitError, CaptureError, CompileError, DeadlineError, InvalidError,
                       MissingError, TraceError, UnsupportedError)
 from ._launch import fallback_served
+from ._mla import mla_attention
 from ._version import __version__
 from .masks import Mask, Scalar, ScoreMod, alibi, bit_mask, block_mask, mask, score_mod
 from .service import Kernel, LaunchState, Service, Spec
@@ -16,4 +17,4 @@ from .service import Kernel, LaunchState, Service, Spec
 __all__ = ["AttnjitError", "CaptureError", "CompileError", "DeadlineError", "InvalidError",
            "Kernel", "LaunchState", "Mask", "MissingError", "Scalar", "ScoreMod", "Service", "Spec",
            "TraceError", "UnsupportedError", "__version__", "alibi", "attention", "bit_mask",
-           "block_mask", "fallback_served", "mask", "nvtx_ranges", "paged_attention", "score_mod"]
+           "block_mask", "fallback_served", "mask", "mla_attention", "nvtx_ranges", "paged_attention", "score_mod"]

@@ -44,8 +44,11 @@ def _evaluate(code, params, points):
     return torch.tensor(values)
 
 
-def _visible(mask, batch, q_len, kv_len, params):
-    """[batch, q_len, kv_len] of a mask of a spec; the masks here look at no head."""
+def _visible(mask, batch, q_len, kv_len, params, request=0, first_row=0):
+    """[batch, q_len, kv_len] of a mask of a spec; the masks here look at no head.
+
+    `request`: the first one's number; `first_row`: the rows of the batch before its.
+    """
     rows = torch.arange(q_len)[:, None] + kv_len - q_len
     keys = torch.arange(kv_len)[None, :]
     kind = mask if isinstance(mask, str) else mask["kind"]
@@ -54,15 +57,18 @@ def _visible(mask, batch, q_len, kv_len, params):
     if kind == "causal":
         return (keys <= rows).expand(batch, q_len, kv_len)
     if kind == "sliding_window":
-        return ((keys <= rows) & (keys > rows - mask["window"])).expand(batch, q_len, kv_len)
+        right = mask.get("window_right", 0)
+        return ((keys <= rows + right) & (keys > rows - mask["window"])).expand(batch, q_len,
+                                                                                kv_len)
     if kind == "chunked":
         return (keys // mask["chunk"] == rows // mask["chunk"]).expand(batch, q_len, kv_len)
     if kind in ("and", "or"):
-        parts = torch.stack([_visible(one, batch, q_len, kv_len, params) for one in mask["of"]])
+        parts = torch.stack([_visible(one, batch, q_len, kv_len, params, request, first_row)
+                             for one in mask["of"]])
         return parts.all(0) if kind == "and" else parts.any(0)
     assert kind == "custom", kind
-    points = [[b, 0, row, key, q_len, kv_len, 0.0] for b in range(batch) for row in range(q_len)
-              for key in range(kv_len)]
+    points = [[request + b, 0, row, key, q_len, kv_len, 0.0, first_row] for b in range(batch)
+              for row in range(q_len) for key in range(kv_len)]
     given = [{**one, **params[one["name"]]} for one in mask.get("params", ())]
     return _evaluate(mask["code"], given, points).reshape(batch, q_len, kv_len)
 
@@ -112,8 +118,15 @@ def _dense(tensors, params, numbers, fields, service, stream, q_len, kv_len, sca
     sink, page_table, kv_lens, q_offsets, kv_offsets, *scales, mask, slopes, blocks = others
     q_scale, k_scale, v_scale, output_scale = scales
     assert page_table is not None or scales == [None] * 4, "not written here"
-    assert slopes is blocks is None and (mask is None or page_table is None is q_offsets), "not written here"
-    softcap = spec["score_mod"]["cap"] if isinstance(spec["score_mod"], dict) else None
+    assert blocks is None and (mask is None or page_table is None is q_offsets), "not written here"
+    softcap = spec["score_mod"].get("cap") if isinstance(spec["score_mod"], dict) else None
+
+    def distances(rows, keys):
+        """What ALiBi adds to the scores of the last `rows` of `keys`: [heads, rows, keys]."""
+        if slopes is None:
+            return 0
+        apart = torch.arange(rows)[:, None] + keys - rows - torch.arange(keys)
+        return -slopes[:, None, None] * apart.abs()
     named = _params(spec, params, numbers)
     if kv_offsets is not None:
         for b in range(q_offsets.shape[0] - 1):
@@ -122,10 +135,12 @@ def _dense(tensors, params, numbers, fields, service, stream, q_len, kv_len, sca
             if begin == end:
                 continue
             assert end - begin <= q_len and last - first <= kv_len
-            visible = _visible(spec["mask"], 1, end - begin, last - first, named)[0]
-            rows, _ = attend(q[begin:end], k[first:last], v[first:last], visible, scale, softcap,
-                             sink)
+            visible = _visible(spec["mask"], 1, end - begin, last - first, named, b, begin)[0]
+            rows, sums = attend(q[begin:end], k[first:last], v[first:last], visible, scale, softcap,
+                                sink, distances(end - begin, last - first))
             out[begin:end] = rows.to(out.dtype)
+            if lse is not None:
+                lse[:, begin:end] = sums
         return
     if page_table is None:
         assert q_offsets is None and (q_len, kv_len) == (q.shape[1], k.shape[1])
@@ -150,11 +165,11 @@ def _dense(tensors, params, numbers, fields, service, stream, q_len, kv_len, sca
         keys = int(kv_lens[b])
         assert end - begin <= q_len and keys <= kv_len
         pages = page_table[b, :math.ceil(keys / k.shape[1])].long()
-        visible = _visible(spec["mask"], 1, end - begin, keys, named)[0]
+        visible = _visible(spec["mask"], 1, end - begin, keys, named, b, begin)[0]
         lines = [scaled(x.float()[pages].flatten(0, 1)[:keys], one, b)
                  for x, one in ((k, k_scale), (v, v_scale))]
         rows, sums = attend(scaled(flat_q[begin:end], q_scale, b), *lines, visible, scale, softcap,
-                            sink)
+                            sink, distances(end - begin, keys))
         if output_scale is not None:
             rows = (rows / output_scale).clamp(-448, 448)
         flat_out[begin:end] = rows.to(out.dtype)

@@ -5,9 +5,11 @@ registration, its answers, its metadata, and the attention of each layout of vLL
 With ATTNJIT_TEST_DEVICE=cuda the kernels run, also in a graph that is replayed with other lengths.
 """
 import itertools
+import sys
 import types
 
 import torch
+import vllm.envs as envs
 from vllm.model_executor.layers.quantization.utils.quant_utils import (kFp8StaticTensorSym,
                                                                        kNvfp4Dynamic)
 from vllm.platforms.interface import DeviceCapability
@@ -30,7 +32,7 @@ def answers():
     integration.register()
     integration.register()
     backend = AttentionBackendEnum["ATTNJIT"].get_class()
-    assert backend is AttnjitBackend and backend.get_name() == "ATTNJIT"
+    assert issubclass(backend, AttnjitBackend) and backend.get_name() == "ATTNJIT"
 
     def reasons(capability=HOPPER, **changes):
         asked = dict(head_size=128, dtype=torch.bfloat16, kv_cache_dtype="auto", block_size=16,
@@ -41,15 +43,19 @@ def answers():
 
     assert reasons() == [] and reasons(has_sink=True, has_sliding_window=True) == [], reasons()
     assert reasons(head_size=256, block_size=64, dtype=torch.float16) == []
+    assert backend.full_cls_name() == AttnjitBackend.full_cls_name()
+    for kind in ("encoder", "encoder_only", "encoder_decoder"):
+        assert reasons(attn_type=kind) == [], kind
+    for name in ("use_non_causal", "use_dcp", "use_rswa", "use_mm_prefix", "use_batch_invariant",
+                 "use_kv_connector", "use_adaptive_verification"):
+        assert reasons(**{name: True}) == [], (name, reasons(**{name: True}))
     for changes, text in (({"head_size": 520}, "head_size"), ({"dtype": torch.float32}, "dtype"),
                           ({"kv_cache_dtype": "fp8_e5m2"}, "a cache of fp8_e5m2"),
                           ({"kv_cache_dtype": "fp8_per_token_head"}, "fp8_per_token_head"),
                           ({"kv_cache_dtype": "nvfp4"}, "scales of tensors or of heads"),
                           ({"kv_cache_dtype": "float16"}, "only of the model's type"),
                           ({"kv_cache_dtype": "fp8", "head_size": 512}, "qk_depth"),
-                          ({"use_mla": True}, "MLA"), ({"use_sparse": True}, "sparse"),
-                          ({"use_mm_prefix": True}, "multimodal"),
-                          ({"attn_type": "encoder"}, "encoder"), ({"use_dcp": True}, "DCP"),
+                          ({"use_sparse": True}, "sparse"), ({"use_pcp": True}, "PCP"),
                           ({"capability": DeviceCapability(8, 0)}, "compute capability"),
                           ({"block_size": 8}, "block_size")):
         found = reasons(**changes)
@@ -79,7 +85,7 @@ def cache_of(layout, eight_bits=False):
     return memory.permute(order)[1]
 
 
-def metadata(builder, rows, keys):
+def metadata(builder, rows, keys, **more):
     offsets = torch.tensor([0, *rows]).cumsum(0).to(torch.int32)
     table = torch.zeros(len(rows), 5, dtype=torch.int32)
     pages = iter(torch.randperm(PAGES).tolist())
@@ -87,10 +93,11 @@ def metadata(builder, rows, keys):
         for i in range(-(-count // PAGE)):
             table[request, i] = next(pages)
     return builder.build(0, CommonAttentionMetadata(
-        query_start_loc=offsets, query_start_loc_cpu=offsets,
+        query_start_loc=offsets, query_start_loc_cpu=offsets.cpu(),
         seq_lens=torch.tensor(keys, dtype=torch.int32), num_reqs=len(rows),
         num_actual_tokens=sum(rows), max_query_len=max(rows), max_seq_len=max(keys),
-        block_table_tensor=table, slot_mapping=torch.zeros(sum(rows), dtype=torch.int64)))
+        block_table_tensor=table, slot_mapping=torch.zeros(sum(rows), dtype=torch.int64),
+        seq_lens_cpu_upper_bound=torch.tensor(keys, dtype=torch.int32, device="cpu"), **more))
 
 
 def expected(q, cache, step, rows, keys, window, cap, sinks, layer=None):
@@ -121,13 +128,13 @@ def layers():
                                (5, 7.0, torch.randn(HEADS))):
         impl = AttnjitImpl(HEADS, DEPTH, 0.3, KV_HEADS, None, window, "auto", cap, sinks=sinks)
         builder = builder_of(impl, layer, torch.bfloat16)
-        assert reference.ON_GPU or [not one.get("ragged") for one in prewarmed] == [True, False]
+        assert reference.ON_GPU or [not one.get("ragged") for one in prewarmed] == [False, True]
         assert not impl.supports_quant_query_input
         for layout in KVCacheLayout:
             cache = cache_of(layout)
             # Prompts, chunks and decodes; decodes alone; a graph's padding: no rows and no keys.
             for rows, keys in (([7, 1, 20], [7, 33, 40]), ([1, 1], [17, 40]),
-                               ([3, 1, 0, 0], [20, 9, 0, 0])):
+                               ([4, 4], [33, 17]), ([3, 1, 0, 0], [20, 9, 0, 0])):
                 step = metadata(builder, rows, keys)
                 q = torch.randn(sum(rows) + 2, HEADS, DEPTH, dtype=reference.DTYPE)
                 out = torch.full((len(q), HEADS * DEPTH), 9.0, dtype=q.dtype)  # vLLM pads tokens
@@ -139,15 +146,15 @@ def layers():
                 assert error < reference.TOLERANCE, (layout, rows, error)
                 assert (out[sum(rows):] == 9).all(), "wrote past the tokens"
                 reference.check_calls(lambda: ("max_q_len" in reference.calls[0])
-                                      == (set(rows) == {1}))
+                                      == (len(set(rows)) == 1))
         moved = builder.update_block_table(step, step.block_table + 1, step.slot_mapping)
         assert torch.equal(moved.block_table, step.block_table + 1)
         assert (impl.forward(layer, q, None, None, cache, None, out) == 0).all()
         if reference.ON_GPU:
             graph(builder, impl, layer, cache, window, cap, sinks)
-    for options, text in ((dict(alibi_slopes=[1.0] * HEADS), "ALiBi"),
+    for options, text in ((dict(alibi_slopes=[1.0] * HEADS, logits_soft_cap=5.0), "ALiBi"),
                           (dict(kv_cache_dtype="fp8_e5m2"), "fp8_e5m2"),
-                          (dict(attn_type="encoder"), "encoder")):
+                          (dict(kv_cache_dtype="fp8_per_token_head"), "fp8_per_token_head")):
         try:
             AttnjitImpl(HEADS, DEPTH, 0.3, **options)
         except NotImplementedError as error:
@@ -156,12 +163,16 @@ def layers():
             raise AssertionError(f"{options} were taken")
 
 
-def builder_of(impl, layer, cache_dtype):
+def builder_of(impl, layer, cache_dtype, drafts=0, **of_model):
     """A builder of a bf16 model with one layer; `prewarmed` has the specs that it asked for."""
     layer.impl = impl
     config = types.SimpleNamespace(
         compilation_config=types.SimpleNamespace(static_forward_context={"layer": layer}),
-        model_config=types.SimpleNamespace(dtype=torch.bfloat16))
+        model_config=types.SimpleNamespace(dtype=torch.bfloat16, max_model_len=4096, **of_model),
+        scheduler_config=types.SimpleNamespace(max_num_batched_tokens=64, max_num_seqs=8),
+        parallel_config=types.SimpleNamespace(cp_kv_cache_interleave_size=1),
+        speculative_config=(types.SimpleNamespace(num_speculative_tokens=drafts) if drafts
+                            else None))
     spec = types.SimpleNamespace(block_size=PAGE, dtype=cache_dtype)
     prewarmed.clear()
     return AttnjitBackend.get_builder_cls()(spec, ["layer"], config, torch.get_default_device())
@@ -214,6 +225,208 @@ def eight_bits():
         assert (impl.forward(layer, q, None, None, cache, None, quantised).float() == 0).all()
     vllm_backend._arch = lambda: "sm_90a"
     assert not AttnjitImpl(8, 512, 1.0).fused_output_quant_supported(kFp8StaticTensorSym)
+
+
+def check(impl, layer, cache, step, visible, bias=0, sinks=None, k=None, v=None):
+    """Runs a step of the layer; `visible` gives [rows, keys] of a request's number, its rows and
+    its keys. Without k and v they are the cache's."""
+    rows = step.query_start_loc.diff().tolist()
+    q = torch.randn(sum(rows), HEADS, DEPTH, dtype=reference.DTYPE)
+    out = torch.zeros(len(q), HEADS * DEPTH, dtype=q.dtype)
+    reference.calls.clear()
+    impl.forward(layer, q, k, v, cache, step, out)
+    for b, count in enumerate(rows):
+        begin, length = int(step.query_start_loc[b]), int(step.seq_lens[b])
+        lines = (cache[step.block_table[b].long()].transpose(1, 2).flatten(0, 1)[:length].split(DEPTH, -1)
+                 if k is None else (k[begin:begin + count], v[begin:begin + count]))
+        at = torch.arange(count)[:, None] + length - count
+        key = torch.arange(len(lines[0]))[None, :]
+        added = bias(at, key) if callable(bias) else bias
+        right = reference.attend(q[begin:begin + count], *lines, visible(b, at, key), 0.3, None,
+                                 sinks, added)[0]
+        error = (out.view(q.shape)[begin:begin + count].float() - right).abs().max()
+        assert error < reference.TOLERANCE, (b, error)
+    return reference.calls[0] if reference.calls else None
+
+
+def kinds():
+    """What else than decoders with causal masks and windows vLLM has."""
+    layer = torch.nn.Module()
+    cache = cache_of(KVCacheLayout["LBNHC"])
+
+    def made(window=None, builder=(), **options):
+        impl = AttnjitImpl(HEADS, DEPTH, 0.3, KV_HEADS, options.pop("alibi_slopes", None), window,
+                           **options)
+        return impl, builder_of(impl, layer, torch.bfloat16, **dict(builder))
+
+    # Encoders: rows see all of their request, without a cache, or a window to both sides.
+    for kind, window in itertools.product(("encoder", "encoder_only"), (None, 3)):
+        impl, builder = made(window, attn_type=kind)
+        assert [one.get("ragged_kv") for one in prewarmed] == [True] or reference.ON_GPU
+        k, v = (torch.randn(28, KV_HEADS, DEPTH, dtype=reference.DTYPE) for _ in range(2))
+        step = metadata(builder, [7, 1, 20], [7, 1, 20], causal=False)
+        check(impl, layer, torch.empty(0), step, lambda b, at, key: torch.tensor(True)
+              if window is None else (at - key).abs() < window, k=k, v=v)
+        impl.do_kv_cache_update(layer, k, v, torch.empty(0), step.slot_mapping)  # there is none
+    # Cross attention: every row sees all keys, which are the encoder's.
+    impl, builder = made(attn_type="encoder_decoder")
+    for rows, keys in (([7, 1], [20, 33]), ([1, 1], [20, 33])):
+        check(impl, layer, cache, metadata(builder, rows, keys, causal=False),
+              lambda b, at, key: torch.tensor(True))
+    # A decoder that is not causal has its window to both sides.
+    impl, builder = made(4)
+    check(impl, layer, cache, metadata(builder, [6, 2], [20, 33], causal=False),
+          lambda b, at, key: (at - key).abs() < 4)
+    # Requests that differ in being causal.
+    for window in (None, 5):
+        impl, builder = made(window)
+        flags = torch.tensor([1, 0], dtype=torch.int32)
+        check(impl, layer, cache, metadata(builder, [6, 5], [20, 33], causal=flags),
+              lambda b, at, key: ((key <= at) | (b == 1))
+              & ((at - key).abs() < window if window else torch.tensor(True)))
+    # ALiBi with this shard's slopes.
+    slopes = [0.5, 0.25, 0.1, 0.7]
+    impl, builder = made(alibi_slopes=slopes)
+    for rows in ([6, 5], [1, 1]):
+        fields = check(impl, layer, cache, metadata(builder, rows, [20, 33]),
+                       lambda b, at, key: key <= at,
+                       lambda at, key: -torch.tensor(slopes)[:, None, None] * (at - key).abs())
+        assert fields is None or fields["score_mod"] == {"kind": "alibi", "slopes": True}
+    # Images: a row of one sees all of it, within the window where the layer says so.
+    for window, clamped in ((None, False), (6, False), (6, True)):
+        impl, builder = made(window, builder={"is_mm_prefix_lm": True})
+        layer.mm_prefix_clamp_sliding_window = clamped
+        step = metadata(builder, [12, 1, 9], [20, 33, 9], mm_req_doc_ranges={
+            0: [(9, 15)], 1: [], 2: [(0, 3), (5, 7)]})
+
+        def visible(b, at, key):
+            near = (at - key < window) if window else torch.tensor(True)
+            seen = (key <= at) & near
+            for first, last in {0: [(9, 15)], 2: [(0, 3), (5, 7)]}.get(b, ()):
+                inside = (at >= first) & (at <= last) & (key >= first) & (key <= last)
+                seen = seen | (inside & (near if clamped else torch.tensor(True)))
+            return seen
+
+        fields = check(impl, layer, cache, step, visible)
+        assert fields is None or fields["mask"]["name"] == "images"
+        check(impl, layer, cache, metadata(builder, [1, 1], [20, 33]),
+              lambda b, at, key: (key <= at) & ((at - key < window) if window
+                                                else torch.tensor(True)))
+        model = types.SimpleNamespace(is_mm_prefix_lm=True)
+        config = types.SimpleNamespace(model_config=model, compilation_config=types.SimpleNamespace(
+            static_forward_context={"layer": types.SimpleNamespace(
+                sliding_window=window, mm_prefix_clamp_sliding_window=clamped)}))
+        support = builder.get_cudagraph_support(config, None)
+        assert support.name == ("NEVER" if window and not clamped
+                                else "UNIFORM_SINGLE_TOKEN_DECODE"), support
+    del layer.mm_prefix_clamp_sliding_window
+    # R-SWA: the prompt, and a window.
+    impl, builder = made(builder={"rswa_window": 4})
+    prompts = torch.tensor([9, 30], dtype=torch.int32)
+    for rows in ([6, 5], [1, 1]):
+        check(impl, layer, cache, metadata(builder, rows, [20, 33], rswa_prefix_lens=prompts),
+              lambda b, at, key: (key <= at) & ((key < prompts[b]) | (at - key < 4)))
+    # Drafts: the rows that a request has then are prewarmed, too, but not where they are trimmed.
+    made(builder={"drafts": 3})
+    assert reference.ON_GPU or {one.get("max_q_len") for one in prewarmed} == {None, 1, 4}
+    # Batch-invariant mode: one kernel for all batches, with parts of as many keys.
+    vllm_backend.envs = types.SimpleNamespace(VLLM_BATCH_INVARIANT=True)
+    impl, builder = made()
+    for rows in ([6, 5], [1, 1], [4, 4]):
+        fields = check(impl, layer, cache, metadata(builder, rows, [20, 33]),
+                       lambda b, at, key: key <= at)
+        assert fields is None or (fields["partition_keys"], "max_q_len" in fields) == (384, False)
+    assert reference.ON_GPU or [one["partition_keys"] for one in prewarmed] == [384], prewarmed
+    assert not answers_of({"use_batch_invariant": True})
+    vllm_backend.envs = envs
+
+
+def answers_of(changes):
+    asked = dict(head_size=128, dtype=torch.bfloat16, kv_cache_dtype="auto", block_size=16,
+                 use_mla=False, has_sink=False, use_sparse=False, use_mm_prefix=False,
+                 use_per_head_quant_scales=False, device_capability=HOPPER, attn_type="decoder")
+    return AttnjitBackend.validate_configuration(**{**asked, **changes})
+
+
+class Group:
+    """The ranks of a cache that is shared, one after the other in this process."""
+
+    def all_gather(self, q, dim):
+        return torch.cat([q, q], dim)
+
+
+def context_parallel():
+    """Two ranks with half of the context each: what they see together is what one sees of it."""
+    from vllm.distributed import parallel_state
+    from vllm.v1.attention.backends.utils import get_dcp_local_seq_lens
+
+    # NOTE: vLLM shares what ranks with the same key-value head have.
+    layer, cache = torch.nn.Module(), cache_of(KVCacheLayout["LBNHC"])[:, :1].contiguous()
+    lines = cache.transpose(1, 2).flatten(0, 1)  # [rows, heads, both]
+    rows, keys = [6, 1], [20, 33]
+    seen, parts = {}, []
+
+    def merge(out, context, sums, new, new_sums):
+        weights = torch.softmax(torch.stack([sums, new_sums]), 0).transpose(1, 2)[..., None]
+        out.copy_((weights[0] * context.float() + weights[1] * new.float()).to(out.dtype))
+
+    def combine(context, sums, group, return_lse):
+        parts.append((context[:, :HEADS].float(), sums[:, :HEADS]))  # [rows, heads]
+        if len(parts) % 2:  # the first rank's turn only records its part
+            raise StopIteration
+        both = torch.stack([one[1] for one in parts[-2:]])
+        weights = torch.softmax(both, 0).nan_to_num(0)[..., None]
+        return (sum(w * one[0] for w, one in zip(weights, parts[-2:])),
+                torch.logsumexp(both, 0))
+
+    parallel_state.get_dcp_group = Group
+    q = torch.randn(7, HEADS, DEPTH, dtype=reference.DTYPE)
+    k, v = (torch.randn(7, 1, DEPTH, dtype=reference.DTYPE) for _ in range(2))
+    modules = sys.modules["vllm.v1.attention.ops.merge_attn_states"] = types.ModuleType("merge")
+    modules.merge_attn_states = merge
+    AttnjitImpl._combine = staticmethod(lambda: combine)
+    out = torch.zeros(7, HEADS * DEPTH, dtype=q.dtype)
+    for rank in range(2):
+        impl = AttnjitImpl(HEADS, DEPTH, 0.3, 1)
+        impl.dcp_world_size, impl.dcp_rank = 2, rank
+        vllm_backend._context_parallel = lambda spec, rank=rank: (2, rank)
+        builder = builder_of(impl, layer, torch.bfloat16)
+        torch.manual_seed(7)
+        step = metadata(builder, rows, keys)
+        assert step.context_lens.tolist() == get_dcp_local_seq_lens(
+            torch.tensor([14, 32]), 2, rank).tolist()
+        mine = torch.zeros_like(cache)
+        for b in range(2):
+            context = keys[b] - rows[b]
+            whole = lines[(step.block_table[b, :, None] * PAGE
+                           + torch.arange(PAGE)).flatten()[:context].long()]
+            seen[b] = whole
+            for i, line in enumerate(whole[rank::2]):
+                mine[step.block_table[b, i // PAGE], :, i % PAGE] = line
+        try:
+            impl.forward(layer, q, k, v, mine, step, out)
+        except StopIteration:
+            assert rank == 0
+    begin = 0
+    for b, count in enumerate(rows):
+        mine_k, mine_v = (torch.cat([part, new[begin:begin + count].float()]) for part, new in
+                          zip(seen[b].float().split(DEPTH, -1), (k, v)))
+        at = torch.arange(count)[:, None] + keys[b] - count
+        right = reference.attend(q[begin:begin + count], mine_k, mine_v,
+                                 torch.arange(keys[b])[None] <= at, 0.3)[0]
+        error = (out.view(q.shape)[begin:begin + count].float() - right).abs().max()
+        assert error < reference.TOLERANCE, error
+        begin += count
+    for options in (dict(sliding_window=4), dict(sinks=torch.zeros(HEADS))):
+        AttnjitImpl.dcp_world_size = property(lambda self: 2, lambda self, value: None)
+        try:
+            AttnjitImpl(HEADS, DEPTH, 0.3, 1, **options)
+        except NotImplementedError as error:
+            assert "context parallelism" in str(error)
+        else:
+            raise AssertionError(f"{options} were taken")
+        finally:
+            del AttnjitImpl.dcp_world_size
 
 
 def graph(builder, impl, layer, cache, window, cap, sinks):
@@ -274,6 +487,9 @@ torch.manual_seed(0)
 answers()
 layers()
 eight_bits()
+kinds()
 monitor()
+if not reference.ON_GPU:
+    context_parallel()
 import vllm  # noqa: E402
 print(f"vllm {vllm.__version__} on {torch.get_default_device()}: all right")

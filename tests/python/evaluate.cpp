@@ -60,7 +60,8 @@ Json evaluate(const Json& test) {
   if (!expression) return expression.error().message;
   spec::Evaluator evaluator(*expression, std::move(views));
   Json values = Json::array();
-  for (const Json& point : test.at("points")) {  // b, h, row, kv_idx, q_len, kv_len, score
+  // b, h, row, kv_idx, q_len, kv_len, score, and if it is asked for the first row in the batch
+  for (const Json& point : test.at("points")) {
     Coordinates at;
     at.b = point.at(0);
     at.h = point.at(1);
@@ -69,6 +70,7 @@ Json evaluate(const Json& test) {
     at.q_len = point.at(4);
     at.kv_len = point.at(5);
     at.q_idx = point.at(2).get<int>() + at.kv_len - at.q_len;
+    if (point.size() > 7) at.first_row = point.at(7);
     if (is_mask) {
       values.push_back(evaluator.visible(at));
     } else {

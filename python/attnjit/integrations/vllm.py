@@ -29,7 +29,7 @@ def member() -> Any:
     from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
 
     if NAME not in AttentionBackendEnum.__members__:
-        register_backend(NAME, "attnjit.integrations.vllm_backend.AttnjitBackend")
+        register_backend(NAME, "attnjit.integrations.vllm_backend.AttnjitSelector")
     found = AttentionBackendEnum[NAME]
     # NOTE: a spawned engine or worker reads its configuration before it has loaded plug-ins.
     found.__reduce_ex__ = _reduce

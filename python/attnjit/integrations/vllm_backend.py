@@ -2,20 +2,25 @@
 """The backend that attnjit.integrations.vllm registers, after the interface of vLLM 0.33.
 
 vLLM writes the cache; the kernels read each layout of it through its strides. One kernel serves
-batches of prompts and decodes, another one batches of decodes alone. A cache of fp8 is e4m3; Q
-keeps its type beside it where a kernel takes that, and elsewhere vLLM is asked to quantise it.
+batches of prompts and decodes, another one batches whose requests have as many rows each. A cache
+of fp8 is e4m3; Q keeps its type beside it where a kernel takes that, and elsewhere vLLM is asked to
+quantise it. Layers of MLA are served by vllm_mla.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Dict, List, Optional, Tuple
 
+import numpy as np
 import torch
+import vllm.envs as envs
+from vllm.utils.torch_utils import canonicalize_singleton_dim_strides
 from vllm.v1.attention.backend import (AttentionBackend, AttentionCGSupport, AttentionImpl,
                                        AttentionMetadata, AttentionMetadataBuilder, AttentionType,
                                        CommonAttentionMetadata, MultipleOf)
+from vllm.v1.attention.backends.utils import fill_mm_prefix_query_ranges, get_dcp_local_seq_lens
 
-from .. import Service, paged_attention
+from .. import Mask, ScoreMod, Service, alibi, attention, paged_attention
 from ._specs import eight_bit_cache, sliding_window as window_mask, why_not
 
 _ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a", (10, 3): "sm_103a"}
@@ -23,17 +28,60 @@ _DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 _EIGHT_BITS = ("fp8", "fp8_e4m3")  # of vLLM's names of a cache's types: those of e4m3
 _SIXTEEN_BITS = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 _LEAST_PAGE = 16
+_ENCODERS = (AttentionType.ENCODER, AttentionType.ENCODER_ONLY)
+_MOST_ROWS = 8  # of each request, where they are as many: more are a prompt's
+# What kernels of batch-invariant mode may need beside their tensors: their parts' results.
+_INVARIANT_BYTES = 1 << 29
 
 
-def layer_options(sliding_window: Optional[int], soft_cap: Optional[float],
-                  causal: bool) -> Dict[str, Any]:
-    """The mask and the score modification of a layer."""
-    mask: Any = "causal" if causal else None
-    if sliding_window is not None and causal:
-        mask = window_mask(sliding_window)
-    score_mod = {"kind": "softcap", "cap": float(soft_cap)} if soft_cap else None
-    return {"mask": mask, "score_mod": score_mod}
+# --- masks
 
+_NO_MASK, _CAUSAL = Mask("null"), Mask("causal")
+_PARAMS = {"causal": "i32[]", "image": "i32[][]", "prefix": "i32[]"}
+
+
+def _code(name: str, code: str) -> Mask:
+    """The mask of an expression, which says by itself which arrays it reads."""
+    params = [{"name": one, "type": kind} for one, kind in _PARAMS.items() if f"p.{one}[" in code]
+    return Mask({"kind": "custom", "name": name, "code": code, "params": params})
+
+
+def mask_of(window: Optional[int], causal: Any, *, image: Optional[str] = None,
+            prefix_window: Optional[int] = None) -> Mask:
+    """The mask of a layer's step.
+
+    Args:
+        window: keys that a row sees, its own among them; without `causal` to both sides.
+        causal: True, False, or "each": as the array `causal` says of each request.
+        image: "free", or "window": a row of an image sees all of it, or what its window has of it;
+            the array `image` has each row's first and last key.
+        prefix_window: rows see the prompt, as long as the array `prefix` says, and so many keys.
+    """
+    if prefix_window is not None:
+        return _code("reference_window", "kv_idx <= q_idx && (kv_idx < p.prefix[b] || "
+                     f"q_idx - kv_idx < {int(prefix_window)})")
+    if image is None and causal != "each":
+        if window is None:
+            return _CAUSAL if causal else _NO_MASK
+        return Mask(window_mask(window) if causal else
+                    {"kind": "sliding_window", "window": int(window),
+                     "window_right": int(window) - 1} if window > 1 else
+                    window_mask(window))
+    near = "" if window is None else f" && q_idx - kv_idx < {int(window)}"
+    if causal == "each":
+        ahead = "" if window is None else f" && kv_idx - q_idx < {int(window)}"
+        return _code("causal_or_not", f"(p.causal[b] == 0 || kv_idx <= q_idx){near}{ahead}")
+    inside = "kv_idx >= p.image[total_row][0] && kv_idx <= p.image[total_row][1]"
+    return _code("images", f"(kv_idx <= q_idx{near}) || "
+                 f"({inside}{near if image == 'window' else ''})")
+
+
+def with_arrays(mask: Mask, **arrays: torch.Tensor) -> Mask:
+    """A mask over these arrays."""
+    return Mask(mask.spec, arrays, None, mask.json) if mask.declared else mask
+
+
+# --- what the kernels serve
 
 def why_no_cache(kv_cache_dtype: str, dtype: Optional[torch.dtype] = None) -> Optional[str]:
     """Why the kernels do not read such a cache, of a model of `dtype`; None: they do."""
@@ -77,11 +125,31 @@ def _tell_monitor(event: Dict[str, Any]) -> None:
         _refused.append(error)
 
 
+def raise_refused() -> None:
+    """Raises what vLLM's JIT monitor made of a compile."""
+    if _refused:
+        raise _refused.pop()
+
+
+def partition_keys(vllm_config: Any, row_bytes: int, rows: int) -> int:
+    """The keys of a part in batch-invariant mode, else 0.
+
+    A row's bits must not depend on its batch, so that it hangs on the configuration alone: parts
+    are as short as the memory for their results lets them be, at least 384 keys.
+    """
+    if not envs.VLLM_BATCH_INVARIANT:
+        return 0
+    parts = max(1, _INVARIANT_BYTES // max(1, row_bytes * rows))
+    keys = -(-vllm_config.model_config.max_model_len // parts)
+    return max(384, -(-keys // 64) * 64)
+
+
 class AttnjitBackend(AttentionBackend):
     """What vLLM asks before it chooses a backend for a group of layers."""
 
     accept_output_buffer: bool = True
     forward_includes_kv_cache_update: bool = False
+    supports_kv_cache_update_bypass: bool = True
     supported_dtypes: ClassVar[List[torch.dtype]] = list(_DTYPES)
     supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *_SIXTEEN_BITS, *_EIGHT_BITS]
 
@@ -115,12 +183,28 @@ class AttnjitBackend(AttentionBackend):
         return True
 
     @classmethod
+    def supports_rswa(cls) -> bool:
+        return True
+
+    @classmethod
+    def supports_mm_prefix(cls) -> bool:
+        return True
+
+    @classmethod
     def supports_non_causal(cls) -> bool:
+        return True
+
+    @classmethod
+    def supports_batch_invariance(cls) -> bool:
         return True
 
     @classmethod
     def supports_per_head_quant_scales(cls) -> bool:
         return True
+
+    @classmethod
+    def supports_attn_type(cls, attn_type: str) -> bool:
+        return attn_type in (AttentionType.DECODER, AttentionType.ENCODER_DECODER, *_ENCODERS)
 
     @classmethod
     def supports_compute_capability(cls, capability: Any) -> bool:
@@ -132,18 +216,46 @@ class AttnjitBackend(AttentionBackend):
                              use_sparse: bool, use_mm_prefix: bool,
                              device_capability: Any) -> Optional[str]:
         arch = _ARCHITECTURES.get((device_capability.major, device_capability.minor))
-        if arch is None or dtype not in _DTYPES or use_mla or use_sparse or use_mm_prefix:
+        if arch is None or dtype not in _DTYPES or use_mla or use_sparse:
             return None  # the other questions give the reason
         if kv_cache_dtype is not None and why_no_cache(kv_cache_dtype, dtype) is not None:
             return why_no_cache(kv_cache_dtype, dtype)
+        mask = mask_of(None, True, image="free") if use_mm_prefix else _CAUSAL
         fields: Dict[str, Any] = dict(arch=arch, num_q_heads=8, group=4, qk_depth=head_size,
                                       page_size=block_size or _LEAST_PAGE, ragged=True,
-                                      sink=has_sink, mask="causal")
+                                      sink=has_sink, mask=mask.spec)
+        if envs.VLLM_BATCH_INVARIANT:
+            fields["partition_keys"] = 384
         reason = why_not(**(eight_bit_cache(_DTYPES[dtype], **fields)
                             if kv_cache_dtype in _EIGHT_BITS
                             else {**fields, "qkv_dtype": _DTYPES[dtype]}))
         return None if reason is None else f"attnjit: {reason}"
 
+
+class AttnjitSelector(AttnjitBackend):
+    """What the member of vLLM's enumeration names: for a layer of MLA another class serves."""
+
+    _selected: ClassVar[type] = AttnjitBackend
+
+    @classmethod
+    def validate_configuration(cls, head_size: int, *args: Any, **more: Any) -> List[str]:
+        names = ("dtype", "kv_cache_dtype", "block_size", "use_mla", "has_sink", "use_sparse")
+        asked = {**dict(zip(names, args)), **more}
+        selected: type = AttnjitBackend
+        if asked.get("use_mla"):
+            from .vllm_mla import AttnjitMLABackend, AttnjitSparseMLABackend
+
+            selected = AttnjitSparseMLABackend if asked.get("use_sparse") else AttnjitMLABackend
+        AttnjitSelector._selected = selected
+        return selected.validate_configuration(head_size, *args, **more)
+
+    @classmethod
+    def full_cls_name(cls) -> Tuple[str, str]:
+        """NOTE: vLLM finds the class by it, right after it has validated a layer's wishes."""
+        return AttnjitSelector._selected.full_cls_name()
+
+
+# --- what a step's layers share
 
 @dataclass
 class AttnjitMetadata(AttentionMetadata):
@@ -157,12 +269,25 @@ class AttnjitMetadata(AttentionMetadata):
     num_reqs: int
     max_query_len: int
     max_seq_len: int
-    causal: bool
+    causal: Any  #: a bool, or i32 of each request
+    rows_each: int = 0  #: rows that each request has; 0: they differ, or are many
+    image: Optional[torch.Tensor] = None  #: of each row the first and last key of its image, or -1
+    prefix_lens: Optional[torch.Tensor] = None  #: of each request its prompt's
+    context_lens: Optional[torch.Tensor] = None  #: of each request the keys of this rank's cache
+    max_context_len: int = 0
 
-    @property
-    def decodes_alone(self) -> bool:
-        """Whether each request has exactly one row, padding requests of a graph among them."""
-        return self.max_query_len == 1 and self.num_actual_tokens == self.num_reqs
+
+def rows_of_each(common: CommonAttentionMetadata, most: int) -> int:
+    """The rows that each request has, where they are as many, at most `most`; else 0.
+
+    Requests that pad a graph come last and have none; their keys are none, too.
+    """
+    rows = int(common.max_query_len)
+    if not 0 < rows <= most or common.num_actual_tokens != common.num_reqs * rows:
+        return 0
+    counts = np.diff(common.query_start_loc_cpu.numpy()[:common.num_reqs + 1])
+    real = np.count_nonzero(counts)
+    return rows if bool((counts[:real] == rows).all()) else 0
 
 
 class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
@@ -176,28 +301,99 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
                  device: torch.device) -> None:
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
         layers = vllm_config.compilation_config.static_forward_context
+        speculative = getattr(vllm_config, "speculative_config", None)
+        # NOTE: adaptive verification trims rows on the device.
+        self._most_rows = (1 if speculative is not None
+                           and getattr(speculative, "enable_adaptive_verification", False)
+                           else _MOST_ROWS)
+        if envs.VLLM_BATCH_INVARIANT:
+            self._most_rows = 0  # one kernel for all, which gives a row the same bits in any batch
+        drafts = getattr(speculative, "num_speculative_tokens", None) or 0
+        model, scheduler = vllm_config.model_config, getattr(vllm_config, "scheduler_config", None)
+        self._image_rows = self._image = None
+        if getattr(model, "is_mm_prefix_lm", False):
+            shape = (scheduler.max_num_batched_tokens, 2)
+            self._image_rows = torch.empty(shape, dtype=torch.int32,
+                                           pin_memory=device.type == "cuda", device="cpu")
+            self._image = torch.empty(shape, dtype=torch.int32, device=device)
+        self._prefix_lens = None
+        if getattr(model, "rswa_window", None) is not None:
+            self._prefix_lens = torch.zeros(scheduler.max_num_seqs, dtype=torch.int32,
+                                            device=device)
+        self._world, self._rank = _context_parallel(kv_cache_spec)
+        self._context_lens = None
+        if self._world > 1:
+            self._interleave = vllm_config.parallel_config.cp_kv_cache_interleave_size
+            self._context_lens = torch.zeros(scheduler.max_num_seqs, dtype=torch.int32,
+                                             device=device)
         for name in layer_names:
-            layers[name].impl.prewarm(layers[name], kv_cache_spec.block_size, kv_cache_spec.dtype,
-                                      vllm_config.model_config.dtype, device)
+            impl = layers[name].impl
+            impl.configure(vllm_config)
+            rows = [n for n in {1, 1 + drafts} if n <= self._most_rows]
+            impl.prewarm(layers[name], getattr(kv_cache_spec, "block_size", _LEAST_PAGE),
+                         getattr(kv_cache_spec, "dtype", None), model.dtype, device, rows)
+
+    @classmethod
+    def get_cudagraph_support(cls, vllm_config: Any, kv_cache_spec: Any) -> AttentionCGSupport:
+        if getattr(vllm_config.model_config, "is_mm_prefix_lm", False):
+            # NOTE: a graph has no mask of images. One row sees nothing ahead; but an image that
+            # reaches over a window is seen behind it.
+            layers = vllm_config.compilation_config.static_forward_context.values()
+            over = any(getattr(layer, "sliding_window", None) is not None
+                       and not getattr(layer, "mm_prefix_clamp_sliding_window", False)
+                       for layer in layers)
+            return (AttentionCGSupport.NEVER if over
+                    else AttentionCGSupport.UNIFORM_SINGLE_TOKEN_DECODE)
+        return cls._cudagraph_support
 
     def build(self, common_prefix_len: int, common_attn_metadata: CommonAttentionMetadata,
               fast_build: bool = False) -> AttnjitMetadata:
         common = common_attn_metadata
-        if not isinstance(common.causal, bool):
-            raise NotImplementedError("attnjit: requests that differ in being causal are not "
-                                      "served in one batch")
-        return AttnjitMetadata(common.query_start_loc, common.seq_lens, common.block_table_tensor,
-                               common.slot_mapping, common.num_actual_tokens, common.num_reqs,
-                               common.max_query_len, common.max_seq_len, common.causal)
+        causal = common.causal
+        if isinstance(causal, torch.Tensor) and causal.dtype is not torch.int32:
+            raise ValueError(f"attnjit: requests' causal flags are of {causal.dtype}, not int32")
+        made = AttnjitMetadata(
+            common.query_start_loc, common.seq_lens, common.block_table_tensor, common.slot_mapping,
+            int(common.num_actual_tokens), int(common.num_reqs), int(common.max_query_len),
+            int(common.max_seq_len), causal, rows_of_each(common, self._most_rows))
+        if self._image is not None and common.mm_req_doc_ranges is not None:
+            rows = fill_mm_prefix_query_ranges(
+                self._image_rows.numpy(), common.mm_req_doc_ranges, common.query_start_loc_cpu,
+                common.seq_lens_cpu_upper_bound)
+            if rows > 0:
+                made.image = self._image[:rows]
+                made.image.copy_(self._image_rows[:rows], non_blocking=True)
+        if self._prefix_lens is not None and common.rswa_prefix_lens is not None:
+            made.prefix_lens = self._prefix_lens[:made.num_reqs]
+            made.prefix_lens.copy_(common.rswa_prefix_lens[:made.num_reqs], non_blocking=True)
+        if self._context_lens is not None:
+            rows = common.query_start_loc[1:] - common.query_start_loc[:-1]
+            made.context_lens = self._context_lens[:made.num_reqs]
+            made.context_lens.copy_(get_dcp_local_seq_lens(
+                common.seq_lens - rows, self._world, self._rank, self._interleave))
+            whole = self._world * self._interleave
+            made.max_context_len = -(-made.max_seq_len // whole) * self._interleave
+        return made
 
     def update_block_table(self, metadata: AttnjitMetadata, blk_table: torch.Tensor,
                            slot_mapping: torch.Tensor) -> AttnjitMetadata:
-        from dataclasses import replace
         return replace(metadata, block_table=blk_table, slot_mapping=slot_mapping)
 
 
+def _context_parallel(kv_cache_spec: Any) -> Tuple[int, int]:
+    """The ranks that share a cache, and which one this is."""
+    from vllm.distributed.parallel_state import get_dcp_world_size_and_rank
+
+    return get_dcp_world_size_and_rank(getattr(kv_cache_spec, "dcp_sharded", False))
+
+
+# --- a layer
+
 class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
     """The attention of a layer."""
+
+    can_return_lse_for_decode: bool = True
+    supports_dcp: bool = True
 
     def __init__(self, num_heads: int, head_size: int, scale: float,
                  num_kv_heads: Optional[int] = None, alibi_slopes: Optional[List[float]] = None,
@@ -206,24 +402,41 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
                  attn_type: str = AttentionType.DECODER,
                  kv_sharing_target_layer_name: Optional[str] = None,
                  sinks: Optional[torch.Tensor] = None) -> None:
-        if attn_type != AttentionType.DECODER:
-            raise NotImplementedError(f"attnjit: attention of type {attn_type} is not served")
-        if alibi_slopes is not None:
-            raise NotImplementedError("attnjit: ALiBi is not served in vLLM yet")
         if why_no_cache(kv_cache_dtype) is not None:
             raise NotImplementedError(why_no_cache(kv_cache_dtype))
+        if alibi_slopes is not None and logits_soft_cap:
+            raise NotImplementedError("attnjit: ALiBi beside a cap of the scores is not served")
+        if self.dcp_world_size > 1 and (sliding_window is not None or sinks is not None
+                                        or alibi_slopes is not None):
+            raise NotImplementedError("attnjit: decode context parallelism serves layers without "
+                                      "windows, sinks and ALiBi")
         self.num_heads, self.head_size, self.scale = num_heads, head_size, float(scale)
         self.num_kv_heads = num_kv_heads or num_heads
         self.sliding_window, self.soft_cap = sliding_window, logits_soft_cap
-        self.kv_cache_dtype = kv_cache_dtype
+        self.kv_cache_dtype, self.attn_type = kv_cache_dtype, attn_type
         self.kv_sharing_target_layer_name = kv_sharing_target_layer_name
         self.sinks = sinks
-        self._options = {causal: layer_options(sliding_window, logits_soft_cap, causal)
-                         for causal in (True, False)}
-        self._eight_bits = kv_cache_dtype in _EIGHT_BITS
+        self._encodes = attn_type in _ENCODERS
+        self._eight_bits = kv_cache_dtype in _EIGHT_BITS and not self._encodes
+        self._slopes = (None if alibi_slopes is None
+                        else torch.tensor(alibi_slopes, dtype=torch.float32))
+        self._score_mod = (ScoreMod({"kind": "softcap", "cap": float(logits_soft_cap)})
+                           if logits_soft_cap else None)
+        self._masks: Dict[Any, Mask] = {}
+        self._sink: Optional[torch.Tensor] = None
+        self._views: Tuple[Any, Any, Any] = (None, None, None)
+        self._partition_keys, self._prefix_window = 0, None
         # vLLM hands Q over in e4m3 where this says so.
-        self.supports_quant_query_input = (self._eight_bits
+        self.supports_quant_query_input = (self._eight_bits and self.dcp_world_size == 1
                                            and self._fields()["qkv_dtype"] == "e4m3")
+
+    def configure(self, vllm_config: Any) -> None:
+        """What the engine's configuration says of the layer, once it is whole."""
+        model, scheduler = vllm_config.model_config, getattr(vllm_config, "scheduler_config", None)
+        self._prefix_window = getattr(model, "rswa_window", None)
+        if envs.VLLM_BATCH_INVARIANT:
+            self._partition_keys = partition_keys(vllm_config, 4 * self.num_heads * self.head_size,
+                                                  scheduler.max_num_batched_tokens)
 
     def _fields(self) -> Dict[str, Any]:
         """The layer's spec, as far as which types go together hangs on it."""
@@ -237,18 +450,23 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         """Whether the kernels write what vLLM would quantise after them."""
         from vllm.model_executor.layers.quantization.utils.quant_utils import kFp8StaticTensorSym
 
-        return (quant_key == kFp8StaticTensorSym
+        return (quant_key == kFp8StaticTensorSym and self.dcp_world_size == 1
                 and why_not(**{**self._fields(), "output_dtype": "e4m3"}) is None)
 
     def _halves(self, kv_cache: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
         """[pages, page_size, kv_heads, depth] of keys and of values, of vLLM's
-        [pages, kv_heads, page_size, 2 depth] in whichever layout."""
-        keys, values = kv_cache.transpose(1, 2).split(self.head_size, dim=-1)
+        [pages, kv_heads, page_size, depth of both] in whichever layout."""
+        depths = [self.head_size, kv_cache.shape[-1] - self.head_size]
+        keys, values = kv_cache.transpose(1, 2).split(depths, dim=-1)
         return keys, values
 
     def _caches(self, kv_cache: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
         """The same in the type of their elements: vLLM's own is bytes for those of fp8."""
-        return self._halves(kv_cache.view(torch.float8_e4m3fn) if self._eight_bits else kv_cache)
+        if self._views[0] is not kv_cache:
+            typed = kv_cache.view(torch.float8_e4m3fn) if self._eight_bits else kv_cache
+            keys, values = map(canonicalize_singleton_dim_strides, self._halves(typed))
+            self._views = kv_cache, keys, values
+        return self._views[1], self._views[2]
 
     def _scales(self, layer: Any, query: torch.Tensor, requests: int) -> Dict[str, torch.Tensor]:
         """The scales of what is e4m3. vLLM has one number, or one for each head of K and V."""
@@ -265,6 +483,39 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
                 self.num_heads // self.num_kv_heads)
         return {name: scale.expand(requests, -1).contiguous() for name, scale in heads.items()}
 
+    def _mask(self, layer: Any, step: AttnjitMetadata) -> Mask:
+        """The mask of a step, over the step's arrays."""
+        each = isinstance(step.causal, torch.Tensor)
+        image = None
+        if step.image is not None and step.causal is True and not self._encodes:
+            clamped = (self.sliding_window is not None
+                       and getattr(layer, "mm_prefix_clamp_sliding_window", False))
+            image = "window" if clamped else "free"
+        prefix = self._prefix_window if step.prefix_lens is not None else None
+        kind = ("each" if each else bool(step.causal), image, prefix)
+        if kind not in self._masks:
+            self._masks[kind] = mask_of(self.sliding_window, kind[0], image=image,
+                                        prefix_window=prefix)
+        mask = self._masks[kind]
+        if not mask.declared:
+            return mask
+        arrays = {"causal": step.causal, "image": step.image, "prefix": step.prefix_lens}
+        return with_arrays(mask, **{one["name"]: arrays[one["name"]] for one in mask.declared})
+
+    def _modification(self, device: torch.device) -> Optional[ScoreMod]:
+        """The score modification; ALiBi's slopes follow the layer to its device."""
+        if self._slopes is not None and (self._score_mod is None
+                                         or self._slopes.device != device):
+            self._slopes = self._slopes.to(device)
+            self._score_mod = alibi(self._slopes)
+        return self._score_mod
+
+    def _sinks(self) -> Optional[torch.Tensor]:
+        if self.sinks is None or self.sinks.dtype is torch.float32:
+            return self.sinks
+        # NOTE: converted in each step: weights may be loaded anew.
+        return self.sinks.float()
+
     def forward(self, layer: Any, query: torch.Tensor, key: Optional[torch.Tensor],
                 value: Optional[torch.Tensor], kv_cache: torch.Tensor,
                 attn_metadata: Optional[AttnjitMetadata], output: torch.Tensor,
@@ -272,49 +523,140 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
                 output_block_scale: Optional[torch.Tensor] = None) -> torch.Tensor:
         if output_block_scale is not None:
             raise NotImplementedError("attnjit: an output with scales of blocks is not served")
-        if _refused:
-            raise _refused.pop()
+        raise_refused()
         if attn_metadata is None:  # vLLM measures memory
             return output.fill_(0)
-        metadata, rows = attn_metadata, attn_metadata.num_actual_tokens
-        keys, values = self._caches(kv_cache)
+        step, rows = attn_metadata, attn_metadata.num_actual_tokens
         q = query[:rows].view(rows, self.num_heads, self.head_size)
-        out = output[:rows].view(rows, self.num_heads, self.head_size)
-        sinks = None if self.sinks is None else self.sinks.float()
-        shared = dict(out=out, service=service(), scale=self.scale, sink=sinks,
-                      output_scale=output_scale, max_kv_len=metadata.max_seq_len,
-                      **self._options[metadata.causal],
-                      **self._scales(layer, query, metadata.num_reqs))
-        if metadata.decodes_alone:
-            paged_attention(q, keys, values, metadata.block_table, metadata.seq_lens, **shared)
+        out = output[:rows].view(rows, self.num_heads, -1)
+        shared = dict(out=out, service=service(), scale=self.scale, sink=self._sinks(),
+                      score_mod=self._modification(query.device), output_scale=output_scale)
+        if self._encodes:
+            self._encode(q, key[:rows], value[:rows], step, shared)
+        elif self.dcp_world_size > 1:
+            self._share_context(layer, q, key[:rows], value[:rows], kv_cache, step, shared)
         else:
-            paged_attention(q, keys, values, metadata.block_table, metadata.seq_lens,
-                            q_offsets=metadata.query_start_loc,
-                            max_q_len=metadata.max_query_len, **shared)
+            self._attend(layer, q, kv_cache, step, shared)
         return output
+
+    def _attend(self, layer: Any, q: torch.Tensor, kv_cache: torch.Tensor, step: AttnjitMetadata,
+                shared: Dict[str, Any]) -> None:
+        keys, values = self._caches(kv_cache)
+        shared.update(max_kv_len=step.max_seq_len, mask=self._mask(layer, step),
+                      partition_keys=self._partition_keys,
+                      **self._scales(layer, q, step.num_reqs))
+        # NOTE: images are of rows that lie one behind another.
+        if step.rows_each and step.image is None:
+            if step.rows_each > 1:
+                q, shared["out"] = (x.view(step.num_reqs, step.rows_each, *x.shape[1:])
+                                    for x in (q, shared["out"]))
+            paged_attention(q, keys, values, step.block_table, step.seq_lens, **shared)
+        else:
+            paged_attention(q, keys, values, step.block_table, step.seq_lens,
+                            q_offsets=step.query_start_loc, max_q_len=step.max_query_len, **shared)
+
+    def _encode(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, step: AttnjitMetadata,
+                shared: Dict[str, Any]) -> None:
+        """Rows that see their own request's, without a cache."""
+        if False not in self._masks:
+            self._masks[False] = mask_of(self.sliding_window, False)
+        offsets = step.query_start_loc
+        attention(q, k.view(len(q), self.num_kv_heads, -1), v.view(len(q), self.num_kv_heads, -1),
+                  q_offsets=offsets, kv_offsets=offsets, max_q_len=step.max_query_len,
+                  max_kv_len=step.max_query_len, mask=self._masks[False], **shared)
+
+    def _share_context(self, layer: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
+                       kv_cache: torch.Tensor, step: AttnjitMetadata,
+                       shared: Dict[str, Any]) -> None:
+        """Decode context parallelism: each rank has a part of the cache of what came before this
+        step, and all of this step's keys."""
+        from vllm.distributed.parallel_state import get_dcp_group
+        from vllm.v1.attention.ops.merge_attn_states import merge_attn_states
+
+        out, offsets = shared.pop("out"), step.query_start_loc
+        keys, values = self._caches(kv_cache)
+        group = get_dcp_group()
+        of_all = group.all_gather(q.contiguous(), dim=1)
+        context, sums = paged_attention(
+            of_all, keys, values, step.block_table, step.context_lens, q_offsets=offsets,
+            max_q_len=step.max_query_len, max_kv_len=step.max_context_len, mask=_NO_MASK, lse=True,
+            partition_keys=self._partition_keys, out=torch.empty(
+                (*of_all.shape[:-1], out.shape[-1]), dtype=out.dtype, device=out.device),
+            **{**shared, **self._scales(layer, of_all, step.num_reqs)})
+        context, sums = self._combine()(context, sums.transpose(0, 1), group, return_lse=True)
+        k, v = (x.view(len(q), self.num_kv_heads, -1) for x in (k, v))
+        new, new_sums = attention(
+            q, k, v, q_offsets=offsets, kv_offsets=offsets, max_q_len=step.max_query_len,
+            max_kv_len=step.max_query_len, mask=mask_of(None, step.causal), lse=True,
+            out=torch.empty_like(out), **shared)
+        merge_attn_states(out, context, sums.transpose(0, 1).contiguous(), new, new_sums)
+
+    @staticmethod
+    def _combine() -> Any:
+        from vllm.config import get_current_vllm_config_or_none
+        from vllm.v1.attention.ops.dcp import cp_lse_ag_out_rs, dcp_a2a_lse_reduce
+
+        config = get_current_vllm_config_or_none()
+        direct = config is not None and config.parallel_config.dcp_comm_backend == "a2a"
+        return dcp_a2a_lse_reduce if direct else cp_lse_ag_out_rs
 
     def do_kv_cache_update(self, layer: Any, key: torch.Tensor, value: torch.Tensor,
                            kv_cache: torch.Tensor, slot_mapping: torch.Tensor) -> None:
         """Writes this step's keys and values, by vLLM's own operator."""
+        if self._encodes:
+            return
         from vllm.v1.attention.backends.fa_utils import reshape_and_cache_flash
 
         keys, values = self._halves(kv_cache)
         reshape_and_cache_flash(key, value, keys, values, slot_mapping, self.kv_cache_dtype,
                                 layer._k_scale, layer._v_scale)
 
-    def prewarm(self, layer: Any, block_size: int, cache_dtype: torch.dtype, dtype: torch.dtype,
-                device: torch.device) -> None:
-        """Compiles the layer's kernels in the background, by calls on one empty request."""
-        keys, values = self._caches(torch.zeros(1, self.num_kv_heads, block_size,
-                                                2 * self.head_size, dtype=cache_dtype,
-                                                device=device))
-        out = torch.zeros(1, self.num_heads, self.head_size, dtype=dtype, device=device)
-        q = out.to(torch.float8_e4m3fn) if self.supports_quant_query_input else out
-        table, lens = (torch.zeros(shape, dtype=torch.int32, device=device)
-                       for shape in ((1, 1), (1,)))
-        offsets = torch.zeros(2, dtype=torch.int32, device=device)
-        sinks = None if self.sinks is None else self.sinks.float()
-        shared = dict(out=out, service=service(), scale=self.scale, sink=sinks,
-                      meanwhile=lambda: None, **self._options[True], **self._scales(layer, q, 1))
-        paged_attention(q, keys, values, table, lens, **shared)
-        paged_attention(q, keys, values, table, lens, q_offsets=offsets, max_q_len=1, **shared)
+    def prewarm(self, layer: Any, block_size: int, cache_dtype: Optional[torch.dtype],
+                dtype: torch.dtype, device: torch.device, rows: List[int]) -> None:
+        """Compiles the layer's kernels in the background, by calls on one empty request.
+
+        `rows`: that requests have where they are as many.
+        """
+        depth = self.head_size
+        depth_v = getattr(layer, "head_size_v", depth)
+        offsets, lens, table = (torch.zeros(shape, dtype=torch.int32, device=device)
+                                for shape in ((2,), (1,), (1, 1)))
+
+        def zeros(count: int, heads: int, width: int) -> torch.Tensor:
+            return torch.zeros(count, heads, width, dtype=dtype, device=device)
+
+        def call(make: Any, q: torch.Tensor, *others: Any, **more: Any) -> None:
+            q = q.to(torch.float8_e4m3fn) if self.supports_quant_query_input else q
+            make(q, *others, service=service(), scale=self.scale, sink=self._sinks(),
+                 score_mod=self._modification(device), meanwhile=lambda: None,
+                 **{**self._scales(layer, q, 1), **more})
+
+        q, out = zeros(1, self.num_heads, depth), zeros(1, self.num_heads, depth_v)
+        if self._encodes:
+            k, v = zeros(1, self.num_kv_heads, depth), zeros(1, self.num_kv_heads, depth_v)
+            call(attention, q, k, v, q_offsets=offsets, kv_offsets=offsets, max_q_len=1,
+                 max_kv_len=1, mask=mask_of(self.sliding_window, False), out=out)
+            return
+        keys, values = self._halves(torch.zeros(
+            1, self.num_kv_heads, block_size, depth + depth_v, dtype=cache_dtype, device=device))
+        if self._eight_bits:
+            keys, values = keys.view(torch.float8_e4m3fn), values.view(torch.float8_e4m3fn)
+        if self.dcp_world_size > 1:
+            shared = dict(q_offsets=offsets, max_q_len=1, lse=True)
+            k, v = zeros(1, self.num_kv_heads, depth), zeros(1, self.num_kv_heads, depth_v)
+            call(attention, q, k, v, kv_offsets=offsets, max_kv_len=1, mask=_CAUSAL, out=out,
+                 k_scale=None, v_scale=None, q_scale=None, **shared)
+            q, out = (x.repeat(1, self.dcp_world_size, 1) for x in (q, out))
+            call(paged_attention, q, keys, values, table, lens, mask=_NO_MASK, out=out,
+                 partition_keys=self._partition_keys, **shared)
+            return
+        causal = self.attn_type != AttentionType.ENCODER_DECODER
+        shared = dict(mask=mask_of(self.sliding_window, causal),
+                      partition_keys=self._partition_keys)
+        call(paged_attention, q, keys, values, table, lens, q_offsets=offsets, max_q_len=1, out=out,
+             **shared)
+        for count in rows:
+            q, out = zeros(count, self.num_heads, depth), zeros(count, self.num_heads, depth_v)
+            if count > 1:
+                q, out = q[None], out[None]
+            call(paged_attention, q, keys, values, table, lens, out=out, **shared)

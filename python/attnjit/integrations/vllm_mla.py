@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The backends of layers of MLA, after the interface of vLLM 0.33: over the whole cache, and over
+the lists of keys that an indexer makes.
+
+Decodes are absorbed: all heads share a row of the cache. Prompts are computed by vLLM's backend for
+those (`--attention-config.mla_prefill_backend`). A cache of fp8 is e4m3, of fp8_ds_mla the format
+dsv32; Q keeps 16 bits beside either.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Dict, List, Optional, Tuple
+
+import torch
+import vllm.envs as envs
+from vllm.model_executor.layers.attention.mla_attention import (
+    MLACommonBackend, MLACommonDecodeMetadata, MLACommonImpl, MLACommonMetadata,
+    MLACommonMetadataBuilder, QueryLenSupport)
+from vllm.model_executor.layers.attention.sparse_mla_attention import (
+    SparseMLACommonImpl, SparseMLACommonMetadata, SparseMLACommonMetadataBuilder)
+from vllm.v1.attention.backend import AttentionCGSupport, AttentionType, MultipleOf
+from vllm.v1.attention.backends.mla.sparse_utils import align_blocks_to_rows, flat_kv_row_view
+
+from .. import Mask
+from .._mla import DSV32_BYTES, ROPE, mla_attention
+from ._specs import why_not
+from .vllm_backend import (_ARCHITECTURES, _CAUSAL, _DTYPES, _EIGHT_BITS, _LEAST_PAGE, _NO_MASK,
+                           _SIXTEEN_BITS, partition_keys, raise_refused, rows_of_each, service,
+                           with_arrays)
+
+_DSV32 = "fp8_ds_mla"
+_LIST_STEP = 64  # lists are of a multiple of so many keys
+_MOST_ROWS = 8  # of each request, where they are as many
+
+
+def _fields(arch: str, dtype: torch.dtype, head_size: int, latent: int, cache: str,
+            page_size: int, **more: Any) -> Dict[str, Any]:
+    """A layer's spec, as far as whether a kernel serves it hangs on it."""
+    fields = {"arch": arch, "num_q_heads": 16, "group": 16, "qk_depth": head_size,
+              "ov_depth": latent, "qkv_dtype": _DTYPES[dtype], "mla": "decode",
+              "page_size": page_size, "ragged": True, **more}
+    if cache in _EIGHT_BITS:
+        fields.update(kv_dtype="e4m3", scales="tensor")
+    elif cache == _DSV32:
+        fields["cache_format"] = "dsv32"
+    if envs.VLLM_BATCH_INVARIANT:
+        fields["partition_keys"] = 384
+    return fields
+
+
+def _latent_of(head_size: int) -> int:
+    """The width of the latent part, by the model at hand; without one, by the usual rope part."""
+    from vllm.config import get_current_vllm_config_or_none
+
+    config = get_current_vllm_config_or_none()
+    model = None if config is None else config.model_config
+    latent = getattr(getattr(model, "hf_text_config", None), "kv_lora_rank", None)
+    return latent if latent is not None and latent <= head_size else head_size - ROPE
+
+
+class _Answers:
+    """What vLLM asks, as far as it is the same with lists and without."""
+
+    accept_output_buffer: bool = True
+    supported_dtypes: ClassVar[List[torch.dtype]] = list(_DTYPES)
+
+    @staticmethod
+    def get_name() -> str:
+        return "ATTNJIT"
+
+    @staticmethod
+    def get_supported_kernel_block_sizes(kv_cache_spec: Any = None) -> List[Any]:
+        return [MultipleOf(_LEAST_PAGE)]
+
+    @classmethod
+    def get_preferred_block_size(cls, default_block_size: int) -> int:
+        return max(64, default_block_size)  # a tile's rows
+
+    @classmethod
+    def get_supported_head_sizes(cls) -> List[int]:
+        return []  # supports_combination says what is not served, and why
+
+    @classmethod
+    def is_mla(cls) -> bool:
+        return True
+
+    @classmethod
+    def supports_batch_invariance(cls) -> bool:
+        return True
+
+    @classmethod
+    def supports_compute_capability(cls, capability: Any) -> bool:
+        return (capability.major, capability.minor) in _ARCHITECTURES
+
+
+def _why_no_kernel(capability: Any, dtype: torch.dtype, head_size: int, cache: Optional[str],
+                   block_size: Optional[int], **more: Any) -> Optional[str]:
+    arch = _ARCHITECTURES.get((capability.major, capability.minor))
+    cache = cache or "auto"
+    if arch is None or dtype not in _DTYPES:
+        return None  # the other questions give the reason
+    if cache in _SIXTEEN_BITS and _SIXTEEN_BITS[cache] is not dtype:
+        return f"attnjit: a cache of {cache} beside a model of {dtype} is not served"
+    reason = why_not(**_fields(arch, dtype, head_size, _latent_of(head_size), cache,
+                               block_size or 64, **more))
+    return None if reason is None else f"attnjit: {reason}"
+
+
+# --- over the whole cache
+
+class AttnjitMLABackend(_Answers, MLACommonBackend):
+    """What vLLM asks of a layer of MLA that sees its whole cache."""
+
+    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *_SIXTEEN_BITS, *_EIGHT_BITS]
+
+    @staticmethod
+    def get_impl_cls() -> type:
+        return AttnjitMLAImpl
+
+    @staticmethod
+    def get_builder_cls() -> type:
+        return AttnjitMLAMetadataBuilder
+
+    @classmethod
+    def supports_non_causal(cls) -> bool:
+        return True
+
+    @classmethod
+    def supports_combination(cls, head_size: int, dtype: torch.dtype, kv_cache_dtype: Any,
+                             block_size: Optional[int], use_mla: bool, has_sink: bool,
+                             use_sparse: bool, use_mm_prefix: bool,
+                             device_capability: Any) -> Optional[str]:
+        if use_sparse or not use_mla:
+            return None
+        return _why_no_kernel(device_capability, dtype, head_size, kv_cache_dtype, block_size,
+                              mask="causal")
+
+
+@dataclass
+class AttnjitMLADecodeMetadata(MLACommonDecodeMetadata):
+    """What the layers of a step's decodes share."""
+
+    query_start_loc: torch.Tensor
+    max_query_len: int
+    max_seq_len: int
+    rows_each: int  #: rows that each request has; 0: they differ
+
+
+class AttnjitMLAMetadataBuilder(MLACommonMetadataBuilder[MLACommonMetadata]):
+    """Hands on what vLLM has of its decodes: the kernels read lengths and tables on the device."""
+
+    _cudagraph_support: ClassVar[AttentionCGSupport] = AttentionCGSupport.UNIFORM_BATCH
+    query_len_support: ClassVar[QueryLenSupport] = QueryLenSupport.VARLEN
+    supports_non_causal_multi_token_decode: ClassVar[bool] = True
+    supports_non_causal_multi_token_dcp: ClassVar[bool] = True
+
+    def __init__(self, kv_cache_spec: Any, layer_names: List[str], vllm_config: Any,
+                 device: torch.device) -> None:
+        super().__init__(kv_cache_spec, layer_names, vllm_config, device,
+                         supports_dcp_with_varlen=True)
+        self._most_rows = 0 if envs.VLLM_BATCH_INVARIANT else _MOST_ROWS
+        speculative = vllm_config.speculative_config
+        if speculative is not None and getattr(speculative, "enable_adaptive_verification", False):
+            self._most_rows = min(1, self._most_rows)  # it trims rows on the device
+        layers = vllm_config.compilation_config.static_forward_context
+        rows = [n for n in {1, self.reorder_batch_threshold} if n <= self._most_rows]
+        for name in layer_names:
+            layers[name].impl.configure(vllm_config, self.reorder_batch_threshold)
+            layers[name].impl.prewarm(layers[name], kv_cache_spec.block_size,
+                                      self.model_config.dtype, device, rows)
+
+    @classmethod
+    def get_varlen_cudagraph_max_query_len(cls, vllm_config: Any,
+                                           kv_cache_spec: Any) -> Optional[int]:
+        from vllm.v1.attention.backend import max_decode_query_len
+        return max_decode_query_len(vllm_config)
+
+    def _build_decode(self, block_table_tensor: torch.Tensor, seq_lens_device: torch.Tensor,
+                      max_seq_len: int, query_start_loc_cpu: torch.Tensor,
+                      query_start_loc_device: torch.Tensor, num_decode_tokens: int,
+                      max_query_len: int,
+                      dcp_tot_seq_lens_device: Optional[torch.Tensor]) -> AttnjitMLADecodeMetadata:
+        requests = seq_lens_device.shape[0]
+        rows = rows_of_each(_Batch(query_start_loc_cpu, requests, num_decode_tokens,
+                                   max_query_len), self._most_rows)
+        return AttnjitMLADecodeMetadata(
+            block_table=block_table_tensor, seq_lens=seq_lens_device,
+            dcp_tot_seq_lens=dcp_tot_seq_lens_device, query_start_loc=query_start_loc_device,
+            max_query_len=int(max_query_len), max_seq_len=int(max_seq_len), rows_each=rows)
+
+
+@dataclass
+class _Batch:
+    """The part of a batch that rows_of_each() asks about."""
+
+    query_start_loc_cpu: torch.Tensor
+    num_reqs: int
+    num_actual_tokens: int
+    max_query_len: int
+
+
+def _cannot(alibi_slopes: Any, sliding_window: Any, logits_soft_cap: Any, attn_type: str) -> None:
+    for holds, text in ((alibi_slopes is not None, "ALiBi"), (logits_soft_cap, "a softcap"),
+                        (attn_type != AttentionType.DECODER, f"attention of type {attn_type}"),
+                        (sliding_window is not None, "a window")):
+        if holds:
+            raise NotImplementedError(f"attnjit: {text} beside MLA is not served in vLLM")
+
+
+def _joined(q: Any) -> torch.Tensor:
+    """Queries of both parts, [rows, heads, latent + rope]."""
+    if not isinstance(q, tuple):
+        return q
+    return q[0] if q[1].shape[-1] == 0 else torch.cat(q, dim=-1)
+
+
+class AttnjitMLAImpl(MLACommonImpl[MLACommonMetadata]):
+    """The attention of a layer of MLA that sees its whole cache."""
+
+    can_return_lse_for_decode: bool = True
+    supports_dcp: bool = True
+    supports_mtp_with_cp_non_trivial_interleave_size: bool = True
+
+    def __init__(self, num_heads: int, head_size: int, scale: float, num_kv_heads: int,
+                 alibi_slopes: Any, sliding_window: Any, kv_cache_dtype: str,
+                 logits_soft_cap: Any, attn_type: str, kv_sharing_target_layer_name: Any,
+                 **mla_args: Any) -> None:
+        _cannot(alibi_slopes, sliding_window, logits_soft_cap, attn_type)
+        super().__init__(num_heads, head_size, scale, num_kv_heads, alibi_slopes, sliding_window,
+                         kv_cache_dtype, logits_soft_cap, attn_type, kv_sharing_target_layer_name,
+                         **mla_args)
+        self._eight_bits = kv_cache_dtype in _EIGHT_BITS
+        self.supports_quant_query_input = False  # Q keeps its 16 bits
+        self._partition_keys = 0
+        self._shared: Optional[Mask] = None
+
+    def configure(self, vllm_config: Any, rows: int) -> None:
+        """What the engine's configuration says of the layer; `rows`: of a request's decode."""
+        self._partition_keys = partition_keys(
+            vllm_config, 4 * self.num_heads * self.dcp_world_size * self.kv_lora_rank,
+            vllm_config.scheduler_config.max_num_seqs * rows)
+        if self.dcp_world_size > 1:
+            every = vllm_config.parallel_config.cp_kv_cache_interleave_size
+            position = (f"kv_idx * {self.dcp_world_size} + {self.dcp_rank}" if every == 1 else
+                        f"(kv_idx / {every} * {self.dcp_world_size} + {self.dcp_rank}) * {every}"
+                        f" + kv_idx % {every}")
+            self._shared = Mask({
+                "kind": "custom", "name": "interleaved",
+                "code": f"{position} <= p.whole[b] - q_len + q_row",
+                "params": [{"name": "whole", "type": "i32[]"}]})
+
+    def _mask(self, causal: bool, decode: AttnjitMLADecodeMetadata) -> Mask:
+        """NOTE: one row of a request sees all that a rank has, and all of it that came before."""
+        if not causal:
+            return _NO_MASK
+        if self._shared is None or decode.max_query_len <= 1:
+            return _CAUSAL if self._shared is None else _NO_MASK
+        return with_arrays(self._shared, whole=decode.dcp_tot_seq_lens)
+
+    def forward_mqa(self, q: Any, kv_c_and_k_pe_cache: torch.Tensor,
+                    attn_metadata: MLACommonMetadata,
+                    layer: Any) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
+        raise_refused()
+        decode = attn_metadata.decode
+        q, cache = _joined(q), kv_c_and_k_pe_cache
+        rows, heads = q.shape[:2]
+        out = q.new_empty(rows, heads, self.kv_lora_rank)
+        wants_lse = self.need_to_return_lse_for_decode
+        shared = dict(out=out, latent=self.kv_lora_rank, max_kv_len=decode.max_seq_len,
+                      mask=self._mask(attn_metadata.causal, decode), scale=self.scale,
+                      lse=wants_lse, partition_keys=self._partition_keys, service=service(),
+                      k_scale=layer._k_scale.view(1) if self._eight_bits else None)
+        each = decode.rows_each
+        if each:
+            shape = (rows // each, each, heads)
+            shared["out"] = out.view(*shape, -1)
+            made = mla_attention(q.view(*shape, -1), cache, decode.block_table, decode.seq_lens,
+                                 **shared)
+            sums = made[1].transpose(1, 2).reshape(rows, heads) if wants_lse else None
+        else:
+            made = mla_attention(q, cache, decode.block_table, decode.seq_lens,
+                                 q_offsets=decode.query_start_loc,
+                                 max_q_len=max(1, decode.max_query_len), **shared)
+            sums = made[1].transpose(0, 1) if wants_lse else None
+        return out, sums
+
+    def prewarm(self, layer: Any, block_size: int, dtype: torch.dtype, device: torch.device,
+                rows: List[int]) -> None:
+        """Compiles the layer's kernels in the background, by calls on one empty request."""
+        heads = self.num_heads * self.dcp_world_size
+        offsets, lens, table, whole = (torch.zeros(shape, dtype=torch.int32, device=device)
+                                       for shape in ((2,), (1,), (1, 1), (1,)))
+        cache = torch.zeros(1, block_size, self.head_size, device=device,
+                            dtype=torch.float8_e4m3fn if self._eight_bits else dtype)
+        for count in (0, *rows):
+            step = AttnjitMLADecodeMetadata(table, lens, whole, offsets, count or 2, block_size,
+                                            count)
+            q = torch.zeros(max(1, count), heads, self.head_size, dtype=dtype, device=device)
+            out = q.new_empty(*q.shape[:-1], self.kv_lora_rank)
+            given = (dict(q_offsets=offsets, max_q_len=1) if not count else {})
+            if count:
+                q, out = q[None], out[None]
+            mla_attention(q, cache, table, lens, out=out, latent=self.kv_lora_rank,
+                          mask=self._mask(True, step), scale=self.scale, service=service(),
+                          lse=self.need_to_return_lse_for_decode, meanwhile=lambda: None,
+                          partition_keys=self._partition_keys,
+                          k_scale=layer._k_scale.view(1) if self._eight_bits else None, **given)
+
+
+# --- over lists of keys
+
+class AttnjitSparseMLABackend(_Answers, MLACommonBackend):
+    """What vLLM asks of a layer of MLA whose rows see the keys of lists."""
+
+    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *_SIXTEEN_BITS, *_EIGHT_BITS, _DSV32]
+
+    @staticmethod
+    def get_impl_cls() -> type:
+        return AttnjitSparseMLAImpl
+
+    @staticmethod
+    def get_builder_cls() -> type:
+        return AttnjitSparseMLAMetadataBuilder
+
+    @staticmethod
+    def get_supported_kernel_block_sizes(kv_cache_spec: Any = None) -> List[Any]:
+        return [MultipleOf(64)]  # of the indexer's
+
+    @classmethod
+    def customize_spec(cls, spec: Any) -> Any:
+        return align_blocks_to_rows(spec)
+
+    @classmethod
+    def is_sparse(cls) -> bool:
+        return True
+
+    @classmethod
+    def supports_combination(cls, head_size: int, dtype: torch.dtype, kv_cache_dtype: Any,
+                             block_size: Optional[int], use_mla: bool, has_sink: bool,
+                             use_sparse: bool, use_mm_prefix: bool,
+                             device_capability: Any) -> Optional[str]:
+        if not use_sparse:
+            return None
+        if kv_cache_dtype == _DSV32 and dtype is not torch.bfloat16:
+            return f"attnjit: a cache of {_DSV32} beside a model of {dtype} is not served"
+        return _why_no_kernel(device_capability, dtype, head_size, kv_cache_dtype, block_size,
+                              topk=_LIST_STEP)
+
+
+@dataclass(kw_only=True)
+class AttnjitSparseMLAMetadata(SparseMLACommonMetadata):
+    """What a step's layers share."""
+
+
+class AttnjitSparseMLAMetadataBuilder(SparseMLACommonMetadataBuilder[AttnjitSparseMLAMetadata]):
+    """Hands on what vLLM has."""
+
+    metadata_cls = AttnjitSparseMLAMetadata
+    _cudagraph_support: ClassVar[AttentionCGSupport] = AttentionCGSupport.UNIFORM_BATCH
+
+    def __init__(self, kv_cache_spec: Any, layer_names: List[str], vllm_config: Any,
+                 device: torch.device) -> None:
+        super().__init__(kv_cache_spec, layer_names, vllm_config, device)
+        self._init_reorder_batch_threshold(1, supports_spec_as_decode=True)
+        layers = vllm_config.compilation_config.static_forward_context
+        for name in layer_names:
+            layers[name].impl.configure(vllm_config)
+            layers[name].impl.prewarm(layers[name], kv_cache_spec.block_size,
+                                      self.model_config.dtype, device)
+
+
+class AttnjitSparseMLAImpl(SparseMLACommonImpl[AttnjitSparseMLAMetadata]):
+    """The attention of a layer of MLA whose rows see the keys of lists."""
+
+    can_return_lse_for_decode: bool = True
+    supports_dcp: bool = True
+
+    def __init__(self, num_heads: int, head_size: int, scale: float, num_kv_heads: int,
+                 alibi_slopes: Any, sliding_window: Any, kv_cache_dtype: str,
+                 logits_soft_cap: Any, attn_type: str, kv_sharing_target_layer_name: Any,
+                 topk_indices_buffer: Optional[torch.Tensor] = None, indexer: Any = None,
+                 **mla_args: Any) -> None:
+        _cannot(alibi_slopes, sliding_window, logits_soft_cap, attn_type)
+        super().__init__(num_heads, head_size, scale, num_kv_heads, alibi_slopes, sliding_window,
+                         kv_cache_dtype, logits_soft_cap, attn_type, kv_sharing_target_layer_name,
+                         indexer=indexer, topk_indices_buffer=topk_indices_buffer, **mla_args)
+        if self.topk_indices_buffer is None:
+            raise NotImplementedError("attnjit: a layer with lists of keys and without an indexer "
+                                      "or its buffer is not served")
+        self._width = self.topk_indices_buffer.shape[-1]
+        if self._width % _LIST_STEP:
+            raise NotImplementedError(f"attnjit: lists of {self._width} keys are not served: only "
+                                      f"of a multiple of {_LIST_STEP}")
+        self._eight_bits = kv_cache_dtype in _EIGHT_BITS
+        self._dsv32 = kv_cache_dtype == _DSV32
+        self.supports_quant_query_input = False
+        self._partition_keys = 0
+
+    def configure(self, vllm_config: Any) -> None:
+        """What the engine's configuration says of the layer."""
+        if envs.VLLM_BATCH_INVARIANT:
+            self._partition_keys = _LIST_STEP * 8  # of a list's places
+
+    def _forward_mqa_kernel(self, q: Any, kv_cache: torch.Tensor, topk_indices: torch.Tensor,
+                            valid_counts: torch.Tensor, *, layer: Any, block_size: int,
+                            is_decode: bool) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
+        raise_refused()
+        q = _joined(q)
+        # NOTE: a list's index counts rows of the whole memory, blocks of other layers among them.
+        rows, _ = flat_kv_row_view(kv_cache, block_size)
+        if self._eight_bits:
+            rows = rows.view(torch.float8_e4m3fn)
+        page = block_size if rows.shape[0] % block_size == 0 else 1
+        whole = rows.view(-1, page, rows.shape[-1])
+        out = q.new_empty(*q.shape[:-1], self.kv_lora_rank)
+        made = self._call(q, whole, topk_indices, layer, out)
+        if not self.need_to_return_lse_for_decode:
+            return out, None
+        return out, made[1][..., 0]  # [rows, heads]
+
+    def _call(self, q: torch.Tensor, cache: torch.Tensor, lists: torch.Tensor, layer: Any,
+              out: torch.Tensor, **more: Any) -> Any:
+        return mla_attention(q, cache, None, None, latent=self.kv_lora_rank, out=out, mask=None,
+                             topk_indices=lists, scale=self.scale, service=service(),
+                             lse=self.need_to_return_lse_for_decode,
+                             partition_keys=self._partition_keys,
+                             k_scale=layer._k_scale.view(1) if self._eight_bits else None, **more)
+
+    def prewarm(self, layer: Any, block_size: int, dtype: torch.dtype,
+                device: torch.device) -> None:
+        """Compiles the layer's kernel in the background, by a call on one row."""
+        kind = (torch.uint8 if self._dsv32 else torch.float8_e4m3fn if self._eight_bits else dtype)
+        width = DSV32_BYTES if self._dsv32 else self.head_size
+        q = torch.zeros(1, self.num_heads * self.dcp_world_size, self.head_size, dtype=dtype,
+                        device=device)
+        self._call(q, torch.zeros(1, block_size, width, dtype=kind, device=device),
+                   torch.full((1, self._width), -1, dtype=torch.int32, device=device), layer,
+                   q.new_empty(*q.shape[:-1], self.kv_lora_rank), meanwhile=lambda: None)

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""attnjit's backends of MLA inside the real vLLM package, on the CPU with a reference at the
+launch: vLLM's own layer, configuration and metadata, decodes and drafts, 8-bit caches, context
+parallelism, lists of keys. Run it with no_gpu/ on PYTHONPATH (vllm_server_test.py says why)."""
+import json
+import pathlib
+import sys
+import tempfile
+import types
+
+import torch
+from vllm.config import set_current_vllm_config
+from vllm.engine.arg_utils import EngineArgs
+from vllm.model_executor.layers.attention.mla_attention import MLAAttention
+from vllm.v1.attention.backend import CommonAttentionMetadata
+from vllm.v1.attention.selector import get_attn_backend
+
+import reference
+from attnjit import _mla
+from attnjit.integrations import _specs, vllm_mla
+from vllm_server_test import MODEL
+
+HEADS, LATENT, ROPE, PAGE, PAGES = 4, 512, 64, 64, 12
+DEPTH = LATENT + ROPE
+E4M3 = torch.float8_e4m3fn
+CONFIG = {**MODEL, "architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2",
+          "kv_lora_rank": LATENT, "q_lora_rank": None, "qk_nope_head_dim": 128,
+          "qk_rope_head_dim": ROPE, "v_head_dim": 128, "n_routed_experts": 2, "num_experts_per_tok": 1, "n_shared_experts": 1,
+          "num_key_value_heads": 4, "moe_intermediate_size": 256, "first_k_dense_replace": 1}
+specs = []  # of each launch
+
+
+class Launcher:
+    """Stands for a kernel's."""
+
+    @staticmethod
+    def launch(call, arrays, numbers, q_len, kv_len, scale):
+        spec = specs[-1]
+        q, cache, out = call.q, call.cache, call.out
+        declared = _mla.declared_params(spec["mask"])
+        named = {one["name"]: {"values": array.flatten().tolist(), "shape": list(array.shape)}
+                 for one, array in zip(declared, arrays)}
+        flat, written = q.reshape(-1, *q.shape[-2:]), out.view(-1, *out.shape[-2:])
+        lines = dequantised(cache, call.scale)
+        if call.topk is not None:
+            for row, listed in enumerate(call.topk.tolist()):
+                keys = lines[[i for i in listed if i >= 0]][:, None]
+                made, sums = reference.attend(flat[row:row + 1], keys, keys[..., :call.latent],
+                                              torch.tensor(True), scale)
+                written[row] = made[0].to(out.dtype)
+                if call.lse is not None:
+                    call.lse[row] = sums
+            return
+        batch = call.table.shape[0]
+        for b in range(batch):
+            begin, end = ((b * q.shape[1], (b + 1) * q.shape[1]) if call.offsets is None
+                          else call.offsets[b:b + 2].tolist())
+            keys = int(call.lens[b])
+            if begin == end:
+                continue
+            assert end - begin <= q_len and keys <= kv_len
+            page = cache.shape[1]
+            rows = (call.table[b, :-(-keys // page), None].long() * page
+                    + torch.arange(page)).flatten()[:keys]
+            visible = reference._visible(spec["mask"], 1, end - begin, keys, named, b, begin)[0]
+            made, sums = reference.attend(flat[begin:end], lines[rows][:, None],
+                                          lines[rows][:, None, :call.latent], visible, scale)
+            written[begin:end] = made.to(out.dtype)
+            if call.lse is not None:
+                if call.offsets is None:
+                    call.lse[b] = sums
+                else:
+                    call.lse[:, begin:end] = sums
+
+
+def dequantised(cache, scale):
+    """The rows of a cache, [all, depth] of f32."""
+    flat = cache.reshape(-1, cache.shape[-1])
+    if cache.dtype is torch.uint8:
+        latent = flat[:, :LATENT].view(E4M3).float().view(-1, 4, 128)
+        factors = flat[:, LATENT:LATENT + 16].contiguous().view(torch.float32)
+        rope = flat[:, LATENT + 16:].contiguous().view(torch.bfloat16).float()
+        return torch.cat([(latent * factors[..., None]).flatten(1), rope], 1)
+    return flat.float() * (1 if scale is None else scale.view(1))
+
+
+def find(call, fields, number, stream, q_len, wait):
+    _mla.check(call, q_len)
+    plain = _mla.dtype_name
+    _mla.dtype_name = lambda dtype: plain(dtype).replace("float32", "bfloat16")  # exact numbers
+    spec = _mla.spec_of(call, fields, "sm_90a")
+    _mla.dtype_name = plain
+    specs.append(spec)
+    reason = _specs.why_not(**spec)
+    assert reason is None, (reason, spec)
+    return Launcher if wait else None
+
+
+class Projection(torch.nn.Module):
+    """As much of a linear layer as MLA asks of its up-projection."""
+
+    def __init__(self):
+        super().__init__()
+        weight = torch.randn(HEADS * 256, LATENT) / LATENT ** 0.5
+        self.weight = torch.nn.Parameter(weight, requires_grad=False)
+        self.quant_method, self.params_dtype = None, torch.bfloat16
+
+
+def layer_of(config, kind, name, **more):
+    config.compilation_config.static_forward_context.clear()
+    config.cache_config.cache_dtype = kind
+    torch.set_default_dtype(torch.bfloat16)
+    layer = MLAAttention(num_heads=HEADS, scale=0.1, qk_nope_head_dim=128, qk_rope_head_dim=ROPE,
+                         v_head_dim=128, q_lora_rank=None, kv_lora_rank=LATENT,
+                         kv_b_proj=Projection(), cache_config=config.cache_config, prefix=name,
+                         **more)
+    torch.set_default_dtype(torch.float32)  # exact numbers stand for bf16's
+    layer.kv_b_proj.weight.data = layer.kv_b_proj.weight.data.float()
+    layer.process_weights_after_loading(torch.float32)
+    return layer
+
+
+def cache_of(kind):
+    lines = torch.randn(PAGES, PAGE, DEPTH)
+    return (lines.to(E4M3).view(torch.uint8) if kind.startswith("fp8") else lines)
+
+
+def batch_of(rows, keys, causal=True):
+    offsets = torch.tensor([0, *rows]).cumsum(0).to(torch.int32)
+    table = torch.zeros(len(rows), 5, dtype=torch.int32)
+    pages = iter(torch.randperm(PAGES).tolist())
+    for request, count in enumerate(keys):
+        for i in range(-(-count // PAGE)):
+            table[request, i] = next(pages)
+    lens = torch.tensor(keys, dtype=torch.int32)
+    return CommonAttentionMetadata(
+        query_start_loc=offsets, query_start_loc_cpu=offsets, seq_lens=lens,
+        seq_lens_cpu_upper_bound=lens, num_reqs=len(rows), num_actual_tokens=sum(rows),
+        max_query_len=max(rows), max_seq_len=max(keys), block_table_tensor=table, causal=causal,
+        slot_mapping=torch.zeros(sum(rows), dtype=torch.int64), dcp_local_seq_lens=lens)
+
+
+def expected(layer, q, cache, common, scale, causal=True):
+    """The layer's result by its unabsorbed products, in f32: [rows, heads, 128]."""
+    lines, out = dequantised(cache, scale), []
+    up = layer.kv_b_proj.weight.float().view(HEADS, 256, LATENT)
+    for b, keys in enumerate(common.seq_lens.tolist()):
+        begin, end = common.query_start_loc[b:b + 2].tolist()
+        rows = (common.block_table_tensor[b, :-(-keys // PAGE), None].long() * PAGE
+                + torch.arange(PAGE)).flatten()[:keys]
+        latent, rope = lines[rows].split([LATENT, ROPE], -1)
+        both = torch.einsum("kl,hdl->khd", latent, up)
+        k = torch.cat([both[..., :128], rope[:, None].expand(-1, HEADS, -1)], -1)
+        at = torch.arange(end - begin)[:, None] + keys - (end - begin)
+        visible = torch.arange(keys)[None] <= at if causal else torch.tensor(True)
+        out.append(reference.attend(q[begin:end], k, both[..., 128:], visible, layer.scale)[0])
+    return torch.cat(out)
+
+
+def builder_of(config, layer, drafts=0):
+    config.compilation_config.static_forward_context["layer"] = layer
+    backend = layer.get_attn_backend()
+    builder = backend.get_builder_cls()(layer.get_kv_cache_spec(config), ["layer"], config,
+                                        torch.device("cpu"))
+    builder.reorder_batch_threshold = 1 + drafts
+    return builder
+
+
+def dense(config):
+    for kind in ("auto", "fp8"):
+        layer = layer_of(config, kind, "layer")
+        assert type(layer.impl).__name__ == "AttnjitMLAImpl"
+        layer._k_scale.fill_(0.5 if kind == "fp8" else 1.0)
+        specs.clear()
+        builder = builder_of(config, layer, 3)
+        assert {one.get("max_q_len", 0) for one in specs} >= {0, 1}, specs
+        cache = cache_of(kind)
+        for rows, keys, causal, each in (([1, 1, 1], [70, 130, 3], True, 1),
+                                         ([4, 4], [133, 20], True, 4), ([2, 4], [90, 7], True, 0),
+                                         ([3, 3], [30, 7], False, 3), ([1, 0], [9, 0], True, 0)):
+            common = batch_of(rows, keys, causal)
+            builder.non_causal_multi_token_decode = not causal
+            step = builder.build(0, common)
+            assert step.decode.rows_each == each and step.num_prefills == 0, step
+            q = torch.randn(sum(rows), HEADS, 192)
+            out = torch.empty(sum(rows), HEADS * 128)
+            pe = torch.zeros(sum(rows), ROPE)
+            layer.forward_impl(q, torch.zeros(sum(rows), LATENT), pe, cache, step, out)
+            right = expected(layer, q, cache.view(E4M3) if kind == "fp8" else cache, common,
+                             layer._k_scale if kind == "fp8" else None, causal)
+            error = (out.view(right.shape) - right).abs().max()
+            assert error < 2e-3, (kind, rows, error)
+            assert specs[-1].get("kv_dtype") == ("e4m3" if kind == "fp8" else None), specs[-1]
+    for changes in (dict(sliding_window=8),):
+        try:
+            layer_of(config, "auto", "layer", **changes)
+        except NotImplementedError as error:
+            assert "window" in str(error), error
+        else:
+            raise AssertionError(f"{changes} were taken")
+
+
+def context_parallel(config):
+    """Two ranks with every second key, or every second pair of keys, in turns."""
+    for every in (1, 2):
+        config.parallel_config.cp_kv_cache_interleave_size = every
+        layer = layer_of(config, "auto", "layer")
+        impl = layer.impl
+        builder = builder_of(config, layer, 3)
+        cache = cache_of("auto")
+        for rows, keys in (([1, 1], [70, 130]), ([3, 2], [131, 7])):
+            whole = batch_of(rows, keys)
+            q = torch.randn(sum(rows), HEADS, DEPTH)
+            builder.build(0, whole)
+            full = attend_all(q, cache, whole)
+            parts = []
+            for rank in range(2):
+                impl.dcp_world_size, impl.dcp_rank = 2, rank
+                impl.need_to_return_lse_for_decode = True
+                impl.configure(config, 4)
+                mine, part = share_of(cache, whole, rank, every)
+                builder.dcp_world_size = 2
+                step = builder.build(0, part)
+                step.decode.dcp_tot_seq_lens = whole.seq_lens
+                parts.append(impl.forward_mqa(q, mine, step, layer))
+                builder.dcp_world_size = impl.dcp_world_size = 1
+            sums = torch.stack([one[1] for one in parts])
+            weights = torch.softmax(sums, 0)[..., None]
+            out = sum(w * one[0] for w, one in zip(weights, parts))
+            assert (out - full).abs().max() < 1e-4, (every, rows)
+    config.parallel_config.cp_kv_cache_interleave_size = 1
+
+
+def attend_all(q, cache, common):
+    lines, out = cache.reshape(-1, DEPTH), []
+    for b, keys in enumerate(common.seq_lens.tolist()):
+        begin, end = common.query_start_loc[b:b + 2].tolist()
+        rows = (common.block_table_tensor[b, :-(-keys // PAGE), None].long() * PAGE
+                + torch.arange(PAGE)).flatten()[:keys]
+        at = torch.arange(end - begin)[:, None] + keys - (end - begin)
+        k = lines[rows][:, None]
+        out.append(reference.attend(q[begin:end], k, k[..., :LATENT],
+                                    torch.arange(keys)[None] <= at, 0.1)[0])
+    return torch.cat(out)
+
+
+def share_of(cache, common, rank, every):
+    """A rank's cache, and its part of the batch."""
+    lines, mine, lens = cache.reshape(-1, DEPTH), torch.zeros_like(cache), []
+    for b, keys in enumerate(common.seq_lens.tolist()):
+        rows = (common.block_table_tensor[b, :-(-keys // PAGE), None].long() * PAGE
+                + torch.arange(PAGE)).flatten()[:keys]
+        owned = rows[(torch.arange(keys) // every) % 2 == rank]
+        lens.append(len(owned))
+        for i, row in enumerate(owned):
+            mine[common.block_table_tensor[b, i // PAGE], i % PAGE] = lines[row]
+    local = torch.tensor(lens, dtype=torch.int32)
+    return mine, common.replace(dcp_local_seq_lens=local)
+
+
+def lists(config):
+    """Rows that see the keys that their lists name, over each kind of cache."""
+    for kind in ("auto", "fp8", "fp8_ds_mla"):
+        impl = vllm_mla.AttnjitSparseMLAImpl.__new__(vllm_mla.AttnjitSparseMLAImpl)
+        impl.kv_lora_rank, impl.scale, impl.num_heads = LATENT, 0.1, HEADS
+        impl.head_size, impl._partition_keys, impl._width = DEPTH, 0, 64
+        impl._eight_bits, impl._dsv32 = kind == "fp8", kind == "fp8_ds_mla"
+        layer = types.SimpleNamespace(_k_scale=torch.tensor(0.5))
+        for wants_lse, spacing in ((False, 1), (True, 3)):
+            impl.need_to_return_lse_for_decode = wants_lse
+            cache = cache_of(kind)
+            if kind == "fp8_ds_mla":
+                latent = torch.randn(PAGES * spacing, PAGE, LATENT).to(E4M3).view(torch.uint8)
+                factors = torch.rand(PAGES * spacing, PAGE, 4).view(torch.uint8)
+                rope = torch.randn(PAGES * spacing, PAGE, ROPE).to(torch.bfloat16)
+                cache = torch.cat([latent, factors, rope.view(torch.uint8)], -1)
+            elif spacing > 1:  # blocks of other layers lie between
+                cache = torch.cat([cache_of(kind) for _ in range(spacing)])
+            memory, cache = cache, cache[::spacing]
+            if kind == "fp8":
+                memory, cache = memory.view(E4M3), cache.view(E4M3)
+            q = torch.randn(3, HEADS, DEPTH).to(
+                torch.bfloat16 if kind == "fp8_ds_mla" else torch.float32)
+            named = torch.stack([torch.randperm(PAGES * PAGE)[:64] for _ in range(3)])
+            named = named // PAGE * spacing * PAGE + named % PAGE
+            named[1, 5:20] = -1
+            named = named.to(torch.int32)
+            out, sums = impl._forward_mqa_kernel(q, cache, named, None, layer=layer,
+                                                 block_size=PAGE, is_decode=True)
+            lines = dequantised(memory, layer._k_scale if kind == "fp8" else None)
+            for row, one in enumerate(named.tolist()):
+                k = lines[[i for i in one if i >= 0]][:, None]
+                right, lse = reference.attend(q[row:row + 1], k, k[..., :LATENT],
+                                              torch.tensor(True), 0.1)
+                error = (out[row] - right[0]).abs().max()
+                assert error < (0.02 if kind == "fp8_ds_mla" else 1e-4), (kind, error)
+                assert not wants_lse or (sums[row] - lse[:, 0]).abs().max() < 1e-4
+            spec = specs[-1]
+            assert spec["topk"] == 64 and spec["mask"] == "null", spec
+            assert (spec.get("cache_format"), spec.get("kv_dtype")) == {
+                "auto": (None, None), "fp8": (None, "e4m3"), "fp8_ds_mla": ("dsv32", None)}[kind]
+
+
+def answers(config):
+    asked = dict(head_size=576, dtype=torch.bfloat16, kv_cache_dtype="auto", use_mla=True)
+    for changes, name in ((dict(), "AttnjitMLABackend"),
+                          (dict(kv_cache_dtype="fp8"), "AttnjitMLABackend"),
+                          (dict(use_sparse=True), "AttnjitSparseMLABackend"),
+                          (dict(use_sparse=True, kv_cache_dtype="fp8_ds_mla"),
+                           "AttnjitSparseMLABackend"),
+                          (dict(use_mla=False, head_size=128), "AttnjitBackend")):
+        found = get_attn_backend(**{**asked, **changes})
+        assert found.__name__ == name and found.get_name() == "ATTNJIT", (changes, found)
+        assert found.full_cls_name()[1] == name
+    for changes, text in ((dict(kv_cache_dtype="fp8_e5m2"), "kv_cache_dtype"),
+                          (dict(kv_cache_dtype="fp8_ds_mla"), "kv_cache_dtype"),
+                          (dict(dtype=torch.float16, kv_cache_dtype="fp8_ds_mla", use_sparse=True),
+                           "fp8_ds_mla beside"),
+                          (dict(has_sink=True), "sinks"), (dict(head_size=2048), "qk_depth")):
+        try:
+            get_attn_backend(**{**asked, **changes})
+        except ValueError as error:
+            assert text in str(error) and "\n" not in str(error), error
+        else:
+            raise AssertionError(f"{changes} were taken")
+
+
+def main():
+    reference.install()
+    _mla._find = find
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "config.json").write_text(json.dumps(CONFIG))
+        config = EngineArgs(model=folder, skip_tokenizer_init=True, attention_backend="ATTNJIT",
+                            load_format="dummy", max_model_len=256, dtype="bfloat16",
+                            block_size=PAGE, enforce_eager=True).create_engine_config()
+    with set_current_vllm_config(config):
+        answers(config)
+        dense(config)
+        context_parallel(config)
+        lists(config)
+    import vllm
+    print(f"vllm {vllm.__version__}, MLA: all right")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -16,31 +16,46 @@ namespace {
 
 constexpr std::size_t kMaxKeyFileBytes = std::size_t{1} << 20;
 
-/// @param others whether others may read it
-Result<std::string> read_key_file(const std::string& path, const char* field, bool others) {
+enum class KeyFile : std::uint8_t { kPublic, kSecret };
+
+/// Empty, or who may read a secret key that should not. Of root's file the group may: so a secret
+/// of Kubernetes reaches a process that is not root's (mode 0440, the group of fsGroup).
+std::string reader_problem(const FileStat& stat) {
+  if ((stat.mode & 0007) != 0) return "others may read this secret key";
+  if ((stat.mode & 0070) != 0 && stat.owner != 0) return "its group may read this secret key";
+  return {};
+}
+
+OpenedFile open_key_file(FileSystem& fs, const std::string& path) {
+  // NOTE: again, because a folder of Kubernetes is renewed by leading its links elsewhere, and what
+  // they led to is removed then.
+  constexpr int kAttempts = 3;
+  Trust trust;
+  trust.user = fs.user();
+  OpenedFile opened;
+  for (int i = 0; i < kAttempts && opened.state == OpenedFolder::State::kMissing; ++i) {
+    opened = open_trusted_file(fs, trust, path);
+  }
+  return opened;
+}
+
+Result<std::string> read_key_file(FileSystem& fs, const std::string& path, const char* field,
+                                  KeyFile kind) {
   const auto failed = [&](const std::string& problem, const char* hint = "") {
     return make_error(ErrorCode::kInvalid, fmt::format("cannot use {}: {}", path, problem), field,
                       hint);
   };
-  FileSystem& fs = posix_file_system();
-  const std::size_t slash = path.rfind('/');
-  const OpenedFolder folder = open_any_path(fs, slash == std::string::npos ? "."
-                                                : slash == 0               ? "/"
-                                                                           : path.substr(0, slash));
-  if (folder.state != OpenedFolder::State::kOpen) return failed("its folder cannot be opened");
-  const auto file =
-      open_file(fs, folder.folder.get(), path.substr(slash + 1), FileSystem::Open::kRead);
-  if (!file.ok()) return failed(error_text(file.error));
-  const auto stat = uninterrupted([&] { return fs.stat(file.value.get()); });
-  if (!stat.ok() || stat.value.type != FileStat::Type::kFile) return failed("it is no file");
-  if (stat.value.size > static_cast<std::int64_t>(kMaxKeyFileBytes))
+  const OpenedFile opened = open_key_file(fs, path);
+  if (opened.state != OpenedFolder::State::kOpen) return failed(opened.reason);
+  if (opened.stat.size > static_cast<std::int64_t>(kMaxKeyFileBytes)) {
     return failed("it is too long");
-  if ((stat.value.mode & 0022) != 0) return failed("others may write to it", "chmod go-w");
-  if (!others && (stat.value.mode & 0077) != 0) {
-    return failed("others may read this secret key", "chmod 600");
   }
-  std::string text(static_cast<std::size_t>(stat.value.size), '\0');
-  const auto read = read_up_to(fs, file.value.get(), text.data(), text.size());
+  if (std::string problem = reader_problem(opened.stat);
+      kind == KeyFile::kSecret && !problem.empty()) {
+    return failed(problem, "chmod 600; in Kubernetes defaultMode 0400 and an fsGroup");
+  }
+  std::string text(static_cast<std::size_t>(opened.stat.size), '\0');
+  const auto read = read_up_to(fs, opened.file.get(), text.data(), text.size());
   if (!read.ok()) return failed(error_text(read.error));
   text.resize(read.value);
   return text;
@@ -48,11 +63,11 @@ Result<std::string> read_key_file(const std::string& path, const char* field, bo
 
 }  // namespace
 
-Result<SignatureTrust> read_trust(const SignatureOptions& options) {
+Result<SignatureTrust> read_trust(const SignatureOptions& options, FileSystem& fs) {
   SignatureTrust trust;
   trust.require_everywhere = options.require_everywhere;
   if (!options.trust_file.empty()) {
-    const auto text = read_key_file(options.trust_file, "trust", true);
+    const auto text = read_key_file(fs, options.trust_file, "trust", KeyFile::kPublic);
     if (!text) return text.error();
     auto ring = Keyring::parse(*text);
     if (!ring) return std::move(ring).error();
@@ -62,7 +77,7 @@ Result<SignatureTrust> read_trust(const SignatureOptions& options) {
                       "trust", "name one in trust_file or ATTNJIT_TRUST");
   }
   if (!options.sign_key_file.empty()) {
-    const auto text = read_key_file(options.sign_key_file, "sign_key", false);
+    const auto text = read_key_file(fs, options.sign_key_file, "sign_key", KeyFile::kSecret);
     if (!text) return text.error();
     auto key = SecretKey::from_pem(*text);
     if (!key) return std::move(key).error();

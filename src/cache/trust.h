@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "attnjit/cache.h"
+#include "cache/file_system.h"
 #include "cache/keys.h"
 
 namespace attnjit::cache {
@@ -23,8 +24,9 @@ struct SignatureTrust {
   }
 };
 
-/// Errors: kInvalid where a file cannot be read, is none of its kind, or lets others at a secret
-/// key.
-Result<SignatureTrust> read_trust(const SignatureOptions& options);
+/// Errors: kInvalid where a file cannot be read, is none of its kind, belongs to somebody else than
+/// this user and root, or lets others write to it or at a secret key.
+Result<SignatureTrust> read_trust(const SignatureOptions& options,
+                                  FileSystem& fs = posix_file_system());
 
 }  // namespace attnjit::cache

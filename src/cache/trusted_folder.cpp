@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens a folder component by component, and refuses one that others may write to.
+// Opens a folder or a file component by component, and refuses one that others may write to.
 #include "cache/trusted_folder.h"
 
 #include <fmt/format.h>
@@ -60,13 +60,19 @@ int make_folder(FileSystem& fs, FileSystem::Handle parent, const std::string& na
   return error;
 }
 
+// What a path leads to.
+enum class Leaf : std::uint8_t { kFolder, kFile };
+
 // `who`: of what the reason speaks, "it " or "entries ".
-OpenedFolder checked(FileSystem& fs, const Trust& trust, File folder, const std::string& who) {
+OpenedFolder checked(FileSystem& fs, const Trust& trust, File folder, const std::string& who,
+                     Leaf leaf = Leaf::kFolder) {
   const auto stat = uninterrupted([&] { return fs.stat(folder.get()); });
   if (!stat.ok()) return failed(stat.error);
   OpenedFolder outcome;
   outcome.state = OpenedFolder::State::kOpen;
-  if (std::string problem = trust.folder_problem(stat.value); !problem.empty()) {
+  if (std::string problem =
+          leaf == Leaf::kFolder ? trust.folder_problem(stat.value) : trust.file_problem(stat.value);
+      !problem.empty()) {
     outcome = refused(who + problem);
   }
   outcome.folder = std::move(folder);
@@ -74,8 +80,9 @@ OpenedFolder checked(FileSystem& fs, const Trust& trust, File folder, const std:
   return outcome;
 }
 
-// trust null: anything goes.
-OpenedFolder walk(FileSystem& fs, const Trust* trust, const std::string& path, bool create) {
+// trust null: anything goes. Of a file, `folder` of the outcome is its handle.
+OpenedFolder walk(FileSystem& fs, const Trust* trust, const std::string& path, bool create,
+                  Leaf leaf = Leaf::kFolder) {
   if (path.empty()) return refused("the path is empty");
   if (path.find('\0') != std::string::npos) return refused("the path holds a NUL");
   std::deque<std::string> components;
@@ -120,11 +127,13 @@ OpenedFolder walk(FileSystem& fs, const Trust* trust, const std::string& path, b
     }
     const bool last = components.empty();
     auto next = open_file(fs, current.get(), name,
-                          last ? FileSystem::Open::kFolder : FileSystem::Open::kFolderPath);
+                          !last                   ? FileSystem::Open::kFolderPath
+                          : leaf == Leaf::kFolder ? FileSystem::Open::kFolder
+                                                  : FileSystem::Open::kRead);
     if (!next.ok()) return failed(next.error);
     current = std::move(next.value);
   }
-  if (trust != nullptr) return checked(fs, *trust, std::move(current), "it ");
+  if (trust != nullptr) return checked(fs, *trust, std::move(current), "it ", leaf);
   OpenedFolder outcome;
   outcome.state = OpenedFolder::State::kOpen;
   outcome.folder = std::move(current);
@@ -159,6 +168,12 @@ std::string Trust::writer_problem(const FileStat& stat) const {
 OpenedFolder open_trusted_path(FileSystem& fs, const Trust& trust, const std::string& path,
                                bool create) {
   return walk(fs, &trust, path, create);
+}
+
+OpenedFile open_trusted_file(FileSystem& fs, const Trust& trust, const std::string& path) {
+  OpenedFolder found = walk(fs, &trust, path, false, Leaf::kFile);
+  if (found.state != OpenedFolder::State::kOpen) found.folder.reset();
+  return {found.state, std::move(found.folder), found.stat, std::move(found.reason)};
 }
 
 OpenedFolder open_any_path(FileSystem& fs, const std::string& path) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening a folder whose content may be handed to the driver: who may have written it is checked on
-// the open descriptor, and no symbolic link of a stranger is followed on the way.
+// Opening a folder whose content may be handed to the driver, or a file of keys: who may have
+// written it is checked on the open descriptor, and no symbolic link of a stranger is followed on
+// the way.
 //
 // Thread rules: free functions without state.
 #pragma once
@@ -47,6 +48,18 @@ struct OpenedFolder {
 /// Opens a folder by its path. `create`: missing folders on the way are made, with mode 0700.
 OpenedFolder open_trusted_path(FileSystem& fs, const Trust& trust, const std::string& path,
                                bool create);
+
+/// A file that was opened to be read.
+struct OpenedFile {
+  OpenedFolder::State state = OpenedFolder::State::kMissing;
+  File file;  ///< kOpen
+  FileStat stat;
+  std::string reason;  ///< unless kOpen
+};
+
+/// Opens a file by its path, which may lead through links and be one: those of a trusted owner. Who
+/// may have written to the folders on the way is not asked.
+OpenedFile open_trusted_file(FileSystem& fs, const Trust& trust, const std::string& path);
 
 /// Opens a folder that need not be trusted: where the user wants a bundle written or read.
 OpenedFolder open_any_path(FileSystem& fs, const std::string& path);

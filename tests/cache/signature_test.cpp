@@ -14,8 +14,10 @@
 #include "cache/minisign.h"
 #include "cache/remote_tier.h"
 #include "cache/signature.h"
+#include "cache/trust.h"
 #include "cache_test_util.h"
 #include "http_server.h"
+#include "memory_file_system.h"
 
 namespace attnjit::cache {
 namespace {
@@ -239,7 +241,7 @@ TEST_F(SignedCacheTest, AKeyringThatCannotBeReadBelievesNobody) {
   write("ring", key.public_key().to_minisign(), 0666);
   given.trust_file = base + "/ring";
   EXPECT_FALSE(with_environment(given).ok()) << "others may write to it";
-  write("secret", key.to_pem(), 0640);
+  write("secret", key.to_pem(), 0604);
   given = {};
   given.sign_key_file = base + "/secret";
   EXPECT_FALSE(with_environment(given).ok()) << "others may read it";
@@ -368,6 +370,120 @@ TEST_F(SignedCacheTest, WhoCannotSignSendsNothingToAStoreThatAsks) {
   EXPECT_TRUE(has(*reader, 2));
   ASSERT_TRUE(reader->flush(Clock::now() + milliseconds(5000)));
   EXPECT_TRUE(has(*attnjit::open_cache(options({"fourth", "third"}, false, true)), 2));
+}
+
+// Keys in folders as Kubernetes lays them out, read by user 1000: root's files behind root's links.
+class KeyFilesTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint32_t kRoot = 0, kUser = 1000, kStranger = 4321;
+
+  KeyFilesTest() { mount("..1", 0644, 0400); }
+
+  /// A new folder of both keys, to which ..data leads from now on.
+  void mount(const std::string& folder, std::uint32_t public_mode, std::uint32_t secret_mode) {
+    fs.set_user(kRoot);
+    fs.make_path("/etc/keys", kRoot, 01777);
+    fs.make_path("/etc/keys/" + folder, kRoot, 0755);
+    put(folder + "/fleet.pub", key.public_key().to_minisign(), public_mode);
+    put(folder + "/fleet.key", key.to_pem(), secret_mode);
+    fs.put_symlink("/etc/keys/..data", folder, kRoot);
+    fs.put_symlink("/etc/keys/fleet.pub", "..data/fleet.pub", kRoot);
+    fs.put_symlink("/etc/keys/fleet.key", "..data/fleet.key", kRoot);
+    fs.set_user(kUser);
+  }
+  void put(const std::string& name, const std::string& text, std::uint32_t mode) {
+    fs.put_file("/etc/keys/" + name, text);
+    fs.set_mode("/etc/keys/" + name, mode);
+  }
+  /// Empty, or why the keys are not taken.
+  std::string problem(const std::string& ring, const std::string& secret) {
+    SignatureOptions options;
+    if (!ring.empty()) options.trust_file = "/etc/keys/" + ring;
+    if (!secret.empty()) options.sign_key_file = "/etc/keys/" + secret;
+    const auto trust = read_trust(options, fs);
+    if (!trust) {
+      EXPECT_EQ(trust.error().code, ErrorCode::kInvalid);
+      return trust.error().message;
+    }
+    EXPECT_TRUE(ring.empty() || trust->ring->find(key.public_key().id) != nullptr);
+    EXPECT_TRUE(secret.empty() || trust->key->public_key().id == key.public_key().id);
+    return {};
+  }
+  static bool says(const std::string& problem, const std::string& what) {
+    return problem.find(what) != std::string::npos;
+  }
+
+  MemoryFileSystem fs;
+  SecretKey key = make_secret_key();
+};
+
+TEST_F(KeyFilesTest, LinksOfRootAreFollowed) {
+  EXPECT_EQ(problem("fleet.pub", ""), "");
+  fs.put_symlink("/etc/fleet", "/etc/keys/fleet.pub", kUser);
+  fs.put_symlink("/etc/keys/mine", "../fleet", kUser);
+  EXPECT_EQ(problem("mine", ""), "") << "and this user's, one behind another";
+  fs.put_symlink("/etc/keys/round", "round", kRoot);
+  EXPECT_TRUE(says(problem("round", ""), "Too many levels"));
+  fs.put_symlink("/etc/keys/loose", "..data/missing", kRoot);
+  EXPECT_TRUE(says(problem("loose", ""), "No such file"));
+  EXPECT_TRUE(says(problem("..data", ""), "not a regular file"));
+}
+
+TEST_F(KeyFilesTest, LinksOfStrangersAreNot) {
+  for (const char* link : {"/etc/keys/fleet.pub", "/etc/keys/..data"}) {
+    fs.set_owner(link, kStranger);
+    EXPECT_TRUE(says(problem("fleet.pub", ""), "symbolic link")) << link;
+    fs.set_owner(link, kRoot);
+  }
+}
+
+TEST_F(KeyFilesTest, TheNewKeysAreReadAfterTheyWereRenewed) {
+  ASSERT_EQ(problem("fleet.pub", ""), "");
+  key = make_secret_key();
+  mount("..2", 0644, 0400);
+  fs.remove_tree("/etc/keys/..1");
+  EXPECT_EQ(problem("fleet.pub", ""), "");
+}
+
+TEST_F(KeyFilesTest, ASecretOfRootMayBeReadByItsGroup) {
+  const auto secret = [&](std::uint32_t owner, std::uint32_t mode) {
+    fs.set_user(kRoot);  // whom no mode keeps from reading
+    fs.set_owner("/etc/keys/..1/fleet.key", owner);
+    fs.set_mode("/etc/keys/..1/fleet.key", mode);
+    std::string found = problem("", "fleet.key");
+    fs.set_user(kUser);
+    return found;
+  };
+  for (const std::uint32_t mode : {0400U, 0440U, 0600U, 0640U}) EXPECT_EQ(secret(kRoot, mode), "");
+  for (const std::uint32_t mode : {0404U, 0444U, 0604U, 0644U}) {
+    EXPECT_TRUE(says(secret(kRoot, mode), "others may read")) << mode;
+  }
+  EXPECT_TRUE(says(secret(kRoot, 0660), "others can write"));
+  // One's own is for oneself.
+  fs.set_owner("/etc/keys/..1/fleet.key", kUser);
+  for (const std::uint32_t mode : {0400U, 0600U}) {
+    fs.set_mode("/etc/keys/..1/fleet.key", mode);
+    EXPECT_EQ(problem("", "fleet.key"), "");
+  }
+  for (const std::uint32_t mode : {0440U, 0640U}) {
+    fs.set_mode("/etc/keys/..1/fleet.key", mode);
+    EXPECT_TRUE(says(problem("", "fleet.key"), "its group may read"));
+  }
+}
+
+TEST_F(KeyFilesTest, KeysOfOtherUsersAreNotTaken) {
+  for (const std::uint32_t mode : {0400U, 0600U, 0644U}) {
+    for (const char* name : {"fleet.pub", "fleet.key"}) {
+      fs.set_owner(std::string("/etc/keys/..1/") + name, kStranger);
+      fs.set_mode(std::string("/etc/keys/..1/") + name, mode);
+    }
+    for (const std::uint32_t user : {kUser, kRoot}) {
+      fs.set_user(user);
+      if (user != kRoot && mode != 0644) continue;  // the system refuses it
+      EXPECT_TRUE(says(problem("fleet.pub", ""), "belongs to user 4321")) << user << " " << mode;
+      EXPECT_TRUE(says(problem("", "fleet.key"), "belongs to user 4321")) << user << " " << mode;
+    }
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -49,6 +50,17 @@ class CliTest : public ::testing::Test {
     const Json json = run_json(arguments, 2);
     EXPECT_EQ(json.value("/error/code"_json_pointer, ""), "invalid");
   }
+
+  /// From now on the command is another user's, where this one may choose that: who owns nothing
+  /// and may not read all. False where it may not.
+  bool become_another_user() {
+    if (::geteuid() != 0) return false;
+    options_.through = {
+        "/usr/bin/setpriv",     "--reuid",        "12345", "--regid", "54321", "--groups",
+        std::to_string(kGroup), "--inh-caps=-all"};
+    return true;
+  }
+  static constexpr gid_t kGroup = 2000;  ///< a further group of the other user
 
   bool has_nvrtc() {
     const Process process = run({"doctor", "--json"});

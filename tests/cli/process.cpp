@@ -61,6 +61,7 @@ Process run_attnjit(const std::vector<std::string>& arguments, const ProcessOpti
   }
   std::vector<std::string> words{ATTNJIT_COMMAND};
   words.insert(words.end(), arguments.begin(), arguments.end());
+  words.insert(words.begin(), options.through.begin(), options.through.end());
   if (options.memory_mib > 0) {
     const std::string limit = std::to_string(options.memory_mib * 1024);
     words.insert(words.begin(), {"/bin/sh", "-c", "ulimit -v " + limit + "; exec \"$0\" \"$@\""});

@@ -19,6 +19,7 @@ enum class Output { kKept, kClosed, kBrokenPipe, kFull };
 
 struct ProcessOptions {
   std::map<std::string, std::string> environment;  ///< added to this process's
+  std::vector<std::string> through;                ///< a program, by its path, that starts it
   std::string input;                               ///< standard input
   Output output = Output::kKept;                   ///< what standard output is
   double kill_after_s = 60;                        ///< SIGKILL after this

@@ -37,19 +37,24 @@ ATTNJIT_DEVICE RowStatistics merge(RowStatistics a, RowStatistics b, float& of_a
 }
 
 /// Ends a row: what its output is to be multiplied by, and its natural LSE. A row that saw nothing
-/// gets 0 and -inf, or with a sink 0 and the sink. NOTE: a reciprocal that is within an ulp of f32,
-/// far below what P of 16 bits leaves right: an exact division is 48 to 100 instructions. It is
-/// taken of a sum of 0, too: as a branch it spilled 12 bytes beside scales of rows on sm_90a.
+/// gets 0 and -inf, or with a sink 0 and the sink; so does a row beside whose sink all that it saw
+/// vanishes, whatever the sink is: its exponent of 2 may be beyond f32. NOTE: a reciprocal that is
+/// within an ulp of f32, far below what P of 16 bits leaves right: an exact division is 48 to 100
+/// instructions. It is taken of a sum of 0, too: as a branch it spilled 12 bytes beside scales of
+/// rows on sm_90a.
 template <class Config, bool kSink = Config::kSink>
 ATTNJIT_DEVICE float finish_row(RowStatistics own, float sink, float& lse) {
   RowStatistics total = own;
   float rescale = 1.0f;
   if constexpr (kSink) {
     float of_sink;
-    total = merge(own, {1.0f, sink * kLog2e}, rescale, of_sink);
+    total = merge(own, {1.0f, fminf(sink * kLog2e, largest_float())}, rescale, of_sink);
   }
   const RowStatistics shown = Config::kLseIncludesSink ? total : own;
   lse = shown.sum == 0.0f ? -infinity() : fmaf(shown.maximum, kLn2, log2_approx(shown.sum) * kLn2);
+  if constexpr (kSink && Config::kLseIncludesSink) {
+    if (own.sum * rescale == 0.0f) lse = sink;
+  }
   const float inverse = reciprocal_approx(total.sum);
   return total.sum == 0.0f ? 0.0f : rescale * inverse;
 }

@@ -27,6 +27,7 @@ constexpr float kLog2e = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
 
 ATTNJIT_DEVICE float infinity() { return __int_as_float(0x7f800000); }
+ATTNJIT_DEVICE float largest_float() { return __int_as_float(0x7f7fffff); }
 
 // ---- Addresses and identity -------------------------------------------------------------------
 

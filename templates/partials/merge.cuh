@@ -22,6 +22,14 @@ ATTNJIT_DEVICE float warp_sum(float x) {
   return x;
 }
 
+/// An LSE of which a difference can be taken: with an infinite sink it is infinite. NaN stays.
+/// Parts of a launch have no sinks.
+template <class Config>
+ATTNJIT_DEVICE float finite(float lse) {
+  if constexpr (Config::kPartialF32 && !Config::kSink && !Config::kAccumulate) return lse;
+  return lse > largest_float() ? largest_float() : lse;
+}
+
 /// Columns that a lane reads and writes at a time.
 constexpr int kUnitColumns = 4;
 
@@ -170,10 +178,11 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     if constexpr (Config::kAccumulate) old_lse = arguments.lse[row];
     float sink = -infinity();
     if constexpr (Config::kSink) sink = arguments.sink[place.head];
-    top = fmaxf(top, fmaxf(old_lse, sink));
+    top = fmaxf(top, old_lse);
+    if constexpr (Config::kLseIncludesSink) top = fmaxf(top, sink);
     const bool nothing = top == -infinity();
     const auto weight = [&](float lse) {
-      return nothing ? 0.0f : exp2_approx((lse - top) * kLog2e);
+      return nothing ? 0.0f : exp2_approx((finite<Config>(lse) - finite<Config>(top)) * kLog2e);
     };
 
     float sum = weight(first_lse);
@@ -379,10 +388,10 @@ ATTNJIT_DEVICE void merge_staged_rows(const Arguments& arguments) {
       top = warp_max(top);
       float sink = -infinity();
       if constexpr (Config::kSink) sink = arguments.sink[place.head];
-      top = fmaxf(top, sink);
+      if constexpr (Config::kLseIncludesSink) top = fmaxf(top, sink);
       const bool nothing = top == -infinity();
       const auto weight = [&](float lse) {
-        return nothing ? 0.0f : exp2_approx((lse - top) * kLog2e);
+        return nothing ? 0.0f : exp2_approx((finite<Config>(lse) - finite<Config>(top)) * kLog2e);
       };
       float sum = weight(first_lse);
 #pragma unroll 1

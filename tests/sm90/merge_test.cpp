@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Merges of pairs of O and LSE that the caller has, on every family.
+#include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "../kernel_fixture.h"
@@ -98,6 +100,32 @@ TEST_F(MergeOfPairs, IntoWhatTheCallerHas) {
       run(*kernel, *two, launches_of(*kernel, *two, two->launch_shapes(), 132), 0, {}, &before);
   ASSERT_TRUE(done);
   expect_right(*three, *done);
+}
+
+// A pair whose sink was infinite: its o is 0, and beside it all others vanish.
+TEST_F(MergeOfPairs, OfAnInfiniteLse) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const AttentionSpec spec = merge_spec(Arch::kSm90a, 64, false);
+  const auto kernel = compiled(spec);
+  ASSERT_TRUE(kernel);
+  verify::ProblemRequest request;
+  request.q_lens = {7};
+  request.pairs = 3;
+  Result<Problem> problem = verify::make_problem(spec, request);
+  ASSERT_TRUE(problem.ok()) << problem.error().to_string();
+  verify::Tensor& o = problem->tensors.at("pairs_o");
+  for (std::int64_t i = 0; i < o.elements() / 3; ++i) verify::store_float(o, i, 0);
+  verify::Tensor& lse = problem->tensors.at("pairs_lse");
+  std::fill_n(lse.as<float>(), lse.elements() / 3, kInfinity);
+  const auto done =
+      run(*kernel, *problem, launches_of(*kernel, *problem, problem->launch_shapes(), 132));
+  ASSERT_TRUE(done);
+  for (std::int64_t i = 0; i < done->o.elements(); ++i) {
+    ASSERT_EQ(verify::load_float(done->o, i), 0) << i;
+  }
+  for (std::int64_t i = 0; i < done->lse->elements(); ++i) {
+    EXPECT_EQ(done->lse->as<float>()[i], kInfinity);
+  }
 }
 
 TEST_F(MergeOfPairs, RefusesWhatItCannotTake) {

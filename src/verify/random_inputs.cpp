@@ -12,6 +12,7 @@
 #include "spec/names.h"
 #include "spec/spec_fields.h"
 #include "verify/dsv32.h"
+#include "verify/mask_and_score_mod.h"
 #include "verify/numeric.h"
 #include "verify/parallel.h"
 #include "verify/random.h"
@@ -48,13 +49,17 @@ class InputMaker {
   }
 
   void make() {
+    if (!spec_.merge) {
+      // What the mask is made of: it says which pages are nobody's.
+      params();
+      mask();
+      slopes();
+      find_kept_keys();
+    }
     small_tensors();
     if (spec_.merge) return pairs();
     queries();
     keys_and_values();
-    params();
-    mask();
-    slopes();
     topk_indices();
   }
 
@@ -173,13 +178,36 @@ class InputMaker {
     return {problem_.batch, problem_.max_kv_len, kv_heads, depth};
   }
 
+  /// Finds which pages a server has given away: those that lie before all that the sequence's rows
+  /// see, as behind a window. NOTE: by the ranges of masks, by which a kernel passes over pages: of
+  /// code it knows none.
+  void find_kept_keys() {
+    first_kept_.assign(static_cast<std::size_t>(problem_.batch), 0);
+    if (spec_.page_size == 0 || spec_.topk > 0 || spec_.interpreted) return;
+    if (request_.given_map == GivenMapKind::kRandom) return;  // which shows blocks by itself
+    const Result<MaskAndScoreMod> rules = MaskAndScoreMod::of(problem_);
+    if (!rules) return;
+    for (int b = 0; b < problem_.batch; ++b) {
+      const int kv_len = problem_.kv_lens[b];
+      std::int64_t first = kv_len;
+      for (int row = 0; row < problem_.q_lens[b]; ++row) {
+        const int q_idx = kv_len - problem_.q_lens[b] + row;
+        first =
+            std::min(first, std::max<std::int64_t>(rules->visible_range(q_idx, kv_len).begin, 0));
+      }
+      first_kept_[static_cast<std::size_t>(b)] =
+          static_cast<int>(first / spec_.page_size * spec_.page_size);
+    }
+  }
+
   /// Makes the scales NaN that belong to no sequence's row.
   void forget_spare_rows(std::string_view name, int heads, Tensor& scale) const {
     Tensor kept = scale;
     poison(scale);
     const bool of_q = name == "q_scale";
     for (int b = 0; b < problem_.batch; ++b) {
-      for (int row = 0; row < (of_q ? problem_.q_lens : problem_.kv_lens)[b]; ++row) {
+      const int begin = of_q ? 0 : first_kept_[static_cast<std::size_t>(b)];
+      for (int row = begin; row < (of_q ? problem_.q_lens : problem_.kv_lens)[b]; ++row) {
         const std::int64_t first =
             (of_q ? problem_.first_q_row(b) + row : problem_.kv_row(b, row)) * heads;
         std::copy_n(kept.as<float>() + first, heads, scale.as<float>() + first);
@@ -296,8 +324,9 @@ class InputMaker {
     fill_garbage(v);
     fill_garbage(rope);
     for (int b = 0; b < problem_.batch; ++b) {
-      parallel_for(problem_.kv_lens[b], request_.threads,
-                   [&](std::int64_t row) { key_row(k, v, rope, b, static_cast<int>(row)); });
+      const int kept = first_kept_[static_cast<std::size_t>(b)];
+      parallel_for(problem_.kv_lens[b] - kept, request_.threads,
+                   [&](std::int64_t row) { key_row(k, v, rope, b, kept + static_cast<int>(row)); });
     }
     problem_.tensors["k"] = packs ? pack_dsv32(k, v) : std::move(k);
     problem_.tensors["v"] = std::move(v);
@@ -507,6 +536,7 @@ class InputMaker {
   const int depth_ = depth_of_rows(spec_);  ///< of rows of q and k; the rest is the rope parts'
   double dot_scale_ = 1, large_ = 1, rise_ = 0;
   std::vector<double> directions_;  // a sign for each element of a key-value head
+  std::vector<int> first_kept_;  // of each sequence, the first key of the pages that it has still
 };
 
 }  // namespace

@@ -40,6 +40,7 @@ struct WorkTile {
   int q_begin = 0;  ///< ragged: its first row in q and o
   int q_len = 0, kv_len = 0;
   int kv_begin = 0;   ///< ragged_kv: its first row in k and v; the producer's alone
+  int first_key = 0;  ///< no row sees one before it, by the mask's reach; the producer's alone
   int partition = 0;  ///< of the KV tiles that the rows reach, where Config::kSplit; or as
                       ///< run_marks.cuh says
   int idle = 0;  ///< consumers before the first that has rows of the tile; the producer's alone
@@ -76,11 +77,21 @@ ATTNJIT_DEVICE int q_batch(const WorkTile& work) {
   return Config::kRagged ? 0 : work.batch;
 }
 
-/// The page that holds a key; -1 where that is past the sequence's end, whose pages alone have an
-/// entry in the table.
-template <class Config, class Arguments>
-ATTNJIT_DEVICE int page_of(int key, const WorkTile& work, const Arguments& arguments) {
-  if (key >= work.kv_len) return -1;
+/// Whether a work tile's rows may see one of `count` keys from `key` on, by the mask's reach.
+template <class Mask>
+ATTNJIT_DEVICE bool may_see(const WorkTile& work, int key, int count) {
+  if constexpr (Mask::kFromZero) return true;
+  return work.first_key - key < count;
+}
+
+/// The page that holds `count` keys from `key` on; -1 where the first is past the sequence's end,
+/// whose pages alone have an entry in the table, or where the work tile's rows see none. NOTE: a
+/// page behind a window may be another's by then, and hold NaN. `sees(key, count)`: whether they
+/// may see one.
+template <class Config, class Sees, class Arguments>
+ATTNJIT_DEVICE int page_of(int key, int count, const Sees& sees, const WorkTile& work,
+                           const Arguments& arguments) {
+  if (key >= work.kv_len || !sees(key, count)) return -1;
   return arguments
       .page_table[static_cast<i64>(work.batch) * arguments.max_pages + key / Config::kPageSize];
 }
@@ -160,6 +171,9 @@ ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
   const KvRange reach =
       reach_of<Config, Mask>(first + first_q_idx, last + first_q_idx, lengths.kv, params);
   const bool none = reach.empty() || last < 0;
+  if constexpr (Config::kPageSize > 0 && !Mask::kFromZero) {
+    work.first_key = Mask::reach(first + first_q_idx, last + first_q_idx, lengths.kv, params).begin;
+  }
   work.tile_begin = none ? 0 : reach.begin / Config::kTileN;
   // NOTE: rounds up without forming end + kTileN, which may overflow.
   work.tile_end = none ? 0 : (reach.end - 1) / Config::kTileN + 1;

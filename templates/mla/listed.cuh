@@ -18,7 +18,7 @@ struct ListTiling : SequenceTiling<Config> {
 };
 
 /// Finds the rows that a list names. A place of the list is a key.
-template <class Config, class Arguments>
+template <class Config, class Mask, class Arguments>
 struct ListedRows {
   /// What a list names.
   ATTNJIT_DEVICE static int word_of(int key, const WorkTile& work, const Arguments& arguments) {

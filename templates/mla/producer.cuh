@@ -9,7 +9,7 @@ namespace attnjit::mla {
 
 /// Copies of KV tiles by TMA, in boxes of kBoxKeys keys, a lane each. A warp, or two that load the
 /// tiles of every second stage each: neither waits for what frees the other's memory.
-template <class Config, class Arguments>
+template <class Config, class Mask, class Arguments>
 struct BoxCopies {
   using Tiles = TilesOf<Config>;
   static constexpr int kBoxes = Config::kTileN / Config::kBoxKeys;  // of a block of columns
@@ -40,12 +40,13 @@ struct BoxCopies {
   }
 
   /// Where the lane's box of a tile lies: a page, or the sequence. NOTE: a page past the end has no
-  /// entry in the table. Number -1 is out of bounds and gives zeros, which the barrier counts like
-  /// any other bytes.
+  /// entry in the table, and one that no row sees may be another's. Number -1 is out of bounds and
+  /// gives zeros, which the barrier counts like any other bytes.
   ATTNJIT_DEVICE int place_of(int tile) const {
     if constexpr (Config::kPageSize > 0) {
-      return page_of<Config>(tile * Config::kTileN + lane % kBoxes * Config::kBoxKeys, work,
-                             arguments);
+      return page_of<Config>(
+          tile * Config::kTileN + lane % kBoxes * Config::kBoxKeys, Config::kBoxKeys,
+          [&](int key, int count) { return may_see<Mask>(work, key, count); }, work, arguments);
     } else {
       return Config::kRaggedKv ? 0 : work.batch;
     }
@@ -158,8 +159,8 @@ struct RowCopiesOf<true, Types...> {
   using Type = WideningCopies<Types...>;
 };
 /// Those of a kernel whose threads copy K.
-template <class Config, class Arguments>
-using ThreadCopies = typename RowCopiesOf<TilesOf<Config>::kWidened, Config, Arguments>::Type;
+template <class Config, class Mask, class Arguments>
+using ThreadCopies = typename RowCopiesOf<TilesOf<Config>::kWidened, Config, Mask, Arguments>::Type;
 
 /// The producer's warp that loads Q in launches where no CTA has a second query tile
 /// (Producer::load_q_at_once()). Two others load boxes of K.

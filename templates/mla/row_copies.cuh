@@ -8,11 +8,13 @@
 namespace attnjit::mla {
 
 /// Finds the rows of a sequence in its pages.
-template <class Config, class Arguments>
+template <class Config, class Mask, class Arguments>
 struct PagedRows {
-  /// What the page table has of a key; -1 past the sequence's end.
+  /// What the page table has of a key; -1 past the sequence's end, and before all that is seen.
   ATTNJIT_DEVICE static int word_of(int key, const WorkTile& work, const Arguments& arguments) {
-    return page_of<Config>(key, work, arguments);
+    return page_of<Config>(
+        key, 1, [&](int first, int count) { return may_see<Mask>(work, first, count); }, work,
+        arguments);
   }
   ATTNJIT_DEVICE static void fetch_words(const WorkTile&, const Arguments&, int, int) {}
   /// The page; -1 where there is none.
@@ -43,10 +45,10 @@ struct RowsOf<true, Types...> {
 ///
 /// NOTE: cp.async writes through the generic proxy. A consumer that has waited for a block fences
 /// before it multiplies.
-template <class Config, class Arguments>
+template <class Config, class Mask, class Arguments>
 struct RowCopies {
   using Tiles = TilesOf<Config>;
-  using Rows = typename RowsOf<(Config::kTopk > 0), Config, Arguments>::Type;
+  using Rows = typename RowsOf<(Config::kTopk > 0), Config, Mask, Arguments>::Type;
   static constexpr int kRows = Config::kTileN / kTileCopyWarps<Config>;  // of a tile, a warp's
 
   const TileMemory<Config>& smem;

@@ -36,11 +36,11 @@ struct NarrowRow {
 ///
 /// NOTE: eight lanes that load or store together have two neighbouring rows, whose 16 bytes lie in
 /// different banks. A warp's rows are read and written by itself alone.
-template <class Config, class Arguments>
+template <class Config, class Mask, class Arguments>
 struct WideningCopies {
   using Tiles = TilesOf<Config>;
   using Row = NarrowRow<Config>;
-  using Copies = RowCopies<Config, Arguments>;
+  using Copies = RowCopies<Config, Mask, Arguments>;
   static constexpr int kOwnRows = 2;  // of a lane
   static constexpr bool kForPeer = Tiles::kWidensForPeer;
   static constexpr int kPair = 2;                             ///< blocks whose e4m3 lie in one

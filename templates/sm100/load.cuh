@@ -72,11 +72,12 @@ ATTNJIT_DEVICE void clear_spare_rows(const Smem<Config>& smem) {
   fence_proxy_async_shared();
 }
 
-/// Loads a chunk of a tile of K or V. `landed`: the barrier that hears of it.
-template <class Config, bool kIsK, class Arguments>
+/// Loads a chunk of a tile of K or V. `seen_from`: no row sees a key before it. `landed`: the
+/// barrier that hears of it.
+template <class Config, class Mask, bool kIsK, class Arguments>
 ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config, kIsK>& kv,
                                   const Arguments& arguments, const WorkTile& work, int tile,
-                                  int chunk, u32 landed, u64 policy) {
+                                  int seen_from, int chunk, u32 landed, u64 policy) {
   using Layout = LayoutOf<Config>;
   constexpr int kBlocks = KvTile<Config, kIsK>::kBlocks / KvTile<Config, kIsK>::kChunks;
   // NOTE: with announcements, which take registers, the first row is computed for each chunk, and
@@ -109,10 +110,12 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
       int pages[kAtOnce];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        // NOTE: a page past the end has no entry in the table. Number -1 is out of bounds and gives
-        // zeros, which the barrier counts like any other bytes.
+        // NOTE: a page past the end has no entry in the table, and one that no row sees may be
+        // another's by then, and hold NaN. Number -1 is out of bounds and gives zeros, which the
+        // barrier counts like any other bytes.
         const int row = first + (begin + i) * Layout::kBoxRows;
-        pages[i] = row < work.kv_len ? table[row / Config::kPageSize] : -1;
+        const bool seen = Mask::kFromZero || seen_from - row < Layout::kBoxRows;
+        pages[i] = row < work.kv_len && seen ? table[row / Config::kPageSize] : -1;
       }
       if (begin == 0) {
         kv.acquire(smem, chunk);
@@ -209,6 +212,7 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
     const int tiles = all.count();
     const u64 policy = kv_policy(Layout::kFused == Config::kGroup &&
                                  work.q_len <= work_positions<Config>(arguments));
+    const int first_key = first_key_of<Config, Mask>(work, params);
 
     // NOTE: where O lies over Q it arrives where it has waited. Of tiles without keys nothing else
     // is waited for: the other roles could go on by two, and this wait would then be for the wrong
@@ -226,14 +230,17 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
     };
     const auto load_k = [&](int rank) {
       const int tile_of_k = tile_at<Config>(work, all.end - 1 - rank, arguments);
+      const int seen_from =
+          seen_from_key<Config, Mask>(first_key, work, all.end - 1 - rank, arguments);
       const KvTile<Config, true> k = kv.template next<true>();
 #pragma unroll
       for (int chunk = 0; chunk < Config::kQkStages; ++chunk) {
         if constexpr (Config::kRowCopies) {
-          copy_kv_chunk(smem, k, arguments, list.keys(work), tile_of_k, chunk);
+          copy_kv_chunk<Config, Mask>(smem, k, arguments, list.keys(work), tile_of_k, seen_from,
+                                      chunk);
         } else {
-          load_kv_chunk(smem, k, arguments, list.keys(work), tile_of_k, chunk, k.full(chunk),
-                        policy);
+          load_kv_chunk<Config, Mask>(smem, k, arguments, list.keys(work), tile_of_k, seen_from,
+                                      chunk, k.full(chunk), policy);
         }
         if (rank > 0) continue;
           // NOTE: what is begun is asked for again each time: the warp has 48 registers.
@@ -279,10 +286,13 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
           }
         }
         const int tile = tile_at<Config>(work, all.end - 1 - (rank - ahead), arguments);
+        const int seen_from =
+            seen_from_key<Config, Mask>(first_key, work, all.end - 1 - (rank - ahead), arguments);
         if constexpr (Config::kRowCopies) {
-          copy_kv_chunk(smem, v, arguments, list.keys(work), tile, 0);
+          copy_kv_chunk<Config, Mask>(smem, v, arguments, list.keys(work), tile, seen_from, 0);
         } else {
-          load_kv_chunk(smem, v, arguments, list.keys(work), tile, 0, landed, policy);
+          load_kv_chunk<Config, Mask>(smem, v, arguments, list.keys(work), tile, seen_from, 0,
+                                      landed, policy);
         }
       }
     }

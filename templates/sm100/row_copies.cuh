@@ -9,15 +9,15 @@ namespace attnjit::sm100 {
 
 /// Copies a chunk of a tile of K or V: the whole load warp. A lane finds where kTileN / 32 rows of
 /// the tile lie; a lane copies 16 bytes of a row of a block of columns by cp.async into the
-/// place where TMA would have put them. Rows past the sequence's end become zeros, so that V needs
-/// no other care there.
+/// place where TMA would have put them. Rows past the sequence's end and before `seen_from`, which
+/// no row sees, become zeros, so that V needs no other care there.
 ///
 /// NOTE: cp.async writes through the generic proxy. The MMA thread fences between its wait for a
 /// tile and its products (sm100/mma.cuh).
-template <class Config, bool kIsK, class Arguments>
+template <class Config, class Mask, bool kIsK, class Arguments>
 ATTNJIT_DEVICE void copy_kv_chunk(const Smem<Config>& smem, const KvTile<Config, kIsK>& kv,
                                   const Arguments& arguments, const WorkTile& work, int tile,
-                                  int chunk) {
+                                  int seen_from, int chunk) {
   using Tile = KvTile<Config, kIsK>;
   using Layout = LayoutOf<Config>;
   constexpr int kBlocks = Tile::kBlocks / Tile::kChunks;
@@ -33,7 +33,8 @@ ATTNJIT_DEVICE void copy_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
   for (int i = 0; i < kLaneRows; ++i) {
     const int key = tile * Config::kTileN + 32 * i + lane;
     // A page past the end has no entry in the table; one past the last has no memory.
-    const int page = key < work.kv_len ? table[key / Config::kPageSize] : -1;
+    const bool seen = Mask::kFromZero || key >= seen_from;
+    const int page = key < work.kv_len && seen ? table[key / Config::kPageSize] : -1;
     pages[i] = page < arguments.num_pages ? page : -1;
   }
   kv.acquire(smem, chunk);

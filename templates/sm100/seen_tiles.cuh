@@ -52,8 +52,8 @@ ATTNJIT_DEVICE int nth_bit(u32 bits, int n) {
 /// run of tiles, of which 32 are all that are reached. Where that is more than one tile, the tiles
 /// at the ends of what is seen are asked about next. What is hidden between is one hole whose ends
 /// are asked about, too, or runs, where more of them are hidden than that hole's ends may add.
-/// NOTE: at one place for both query tiles and all ends, since what it asks is as long as the
-/// mask's expression.
+/// Where there are pages the last question is which keys of the first tile are seen. NOTE: at one
+/// place for both query tiles and all ends, since what it asks is as long as the mask's expression.
 template <class Config, class Mask, class Work, class Params>
 ATTNJIT_DEVICE void find_shown(Work& work, const Params& params) {
   using Layout = LayoutOf<Config>;
@@ -69,13 +69,17 @@ ATTNJIT_DEVICE void find_shown(Work& work, const Params& params) {
   bool many = false;     // holes
   KvTiles around{0, 0};  // the hole: where what is behind it begins, and what is before it ends
   int asks = all.count() > 0 ? 2 : 0;
+  // Of pages, the keys of the first tile: a lane's, and where a page has fewer each of them.
+  constexpr int kLaneKeys = ceil_div(Config::kTileN, kLanes);
+  constexpr int kKeyAsks = !Layout::kPaged ? 0 : Config::kPageSize % kLaneKeys == 0 ? 1 : 2;
 #pragma unroll 1
-  for (int ask = 0; ask < asks; ++ask) {
+  for (int ask = 0; ask < asks + (asks > 0 ? kKeyAsks : 0); ++ask) {
     // Of each query tile all, of each its first and its last tiles, and of both what is behind and
     // what is before the hole.
+    const bool of_keys = kKeyAsks > 0 && ask >= asks;
     const bool whole = ask < 2;
     const bool at_end = (ask & 1) != 0;
-    const int rows = whole ? ask : (ask >> 1) - 1;
+    const int rows = of_keys ? 2 : whole ? ask : (ask >> 1) - 1;
     const KvTiles seen = rows == 0 ? work.seen_0 : rows == 1 ? work.seen_1 : all;
     KvTiles ends = rows == 2 ? around : seen;
     const int base = whole ? all.begin : at_end ? ends.end - run : ends.begin;
@@ -83,14 +87,18 @@ ATTNJIT_DEVICE void find_shown(Work& work, const Params& params) {
     const int each = whole ? run : ceil_div(run, kLanes);
     const int begin = max(base + lane * each, seen.begin);
     const int end = min(base + (lane + 1) * each, limit);
+    const bool each_key = kKeyAsks > 1 && ask > asks;
+    const int lane_keys = each_key ? 1 : kLaneKeys;
+    const int first_key = each_key ? work.first_key : work.all().begin * Config::kTileN;
     bool sees = false;
-    if (begin < end) {
+    if (of_keys ? lane * lane_keys < work.kv_len - first_key : begin < end) {
       const int first = work.first_position + (rows == 1 ? Layout::kTileStep : 0);
       const int last =
           min(first + (rows == 2 ? work.num_qo : 1) * Layout::kTileStep, work.q_len) - 1;
       const int first_q_idx = work.kv_len - work.q_len;  // of position 0
-      const int first_kv = begin * Config::kTileN;
-      const int keys = min(work.kv_len - first_kv, (end - begin) * Config::kTileN);
+      const int first_kv = of_keys ? first_key + lane * lane_keys : begin * Config::kTileN;
+      const int count = of_keys ? lane_keys : (end - begin) * Config::kTileN;
+      const int keys = min(work.kv_len - first_kv, count);
       sees = Mask::tiles(TileCoord{work.batch,
                                    work.kv_head,
                                    {work.head, work.head + Layout::kFused - 1},
@@ -102,6 +110,10 @@ ATTNJIT_DEVICE void find_shown(Work& work, const Params& params) {
                  .hi != 0;
     }
     const u32 found = __ballot_sync(kAll, sees);
+    if (of_keys) {
+      work.first_key = first_key + max(__ffs(static_cast<int>(found)) - 1, 0) * lane_keys;
+      continue;
+    }
     if (whole || !at_end) {
       const int of_first = base + (__ffs(static_cast<int>(found)) - 1) * each;
       ends.begin = found == 0 ? limit : max(of_first, seen.begin);

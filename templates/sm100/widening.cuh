@@ -88,7 +88,7 @@ struct NarrowRow {
 };
 
 /// Finds where the rows of a work tile's keys are, one of each KV tile for a lane.
-template <class Config, class Arguments>
+template <class Config, class Mask, class Arguments>
 struct NarrowRows {
   using Layout = LayoutOf<Config>;
   const Arguments& arguments;
@@ -96,10 +96,12 @@ struct NarrowRows {
   const int* pages;  ///< the sequence's
   NarrowRow first;   ///< of the sequence, or of the first page
   KvTiles all;
-  int own;  ///< which row of a tile
+  int own;        ///< which row of a tile
+  int first_key;  ///< no row of the work tile sees one before it
 
-  ATTNJIT_DEVICE NarrowRows(const Arguments& launch, const WorkTile& tile, int own_row)
-      : arguments(launch), work(tile), all(tile.all()), own(own_row) {
+  ATTNJIT_DEVICE NarrowRows(const Arguments& launch, const WorkTile& tile, int own_row,
+                            int first_seen)
+      : arguments(launch), work(tile), all(tile.all()), own(own_row), first_key(first_seen) {
     first.k = arguments.k + work.kv_head * arguments.k_head_bytes;
     first.v = arguments.v + work.kv_head * arguments.v_head_bytes;
     if constexpr (Layout::kPaged) {
@@ -117,11 +119,14 @@ struct NarrowRows {
   };
 
   /// The lane's of the tile that is walked as the `rank`-th. NOTE: behind the sequence's end it is
-  /// the last key's: P is 0 for what is widened of it, which must not be NaN, as what lies there
-  /// may be.
+  /// the last key's, and before all that rows see the first one's that they see: P is 0 for what is
+  /// widened of it, which must not be NaN, as what lies there may be.
   ATTNJIT_DEVICE Place place(int rank) const {
-    const int tile = tile_at<Config>(work, all.end - 1 - rank, arguments);
-    const int key = min(tile * Config::kTileN + own, work.kv_len - 1);
+    const int place = all.end - 1 - rank;
+    int key = min(tile_at<Config>(work, place, arguments) * Config::kTileN + own, work.kv_len - 1);
+    if constexpr (!Mask::kFromZero) {
+      key = max(key, seen_from_key<Config, Mask>(first_key, work, place, arguments));
+    }
     return {key, Layout::kPaged ? pages[key / Config::kPageSize] : 0};
   }
 
@@ -156,8 +161,9 @@ ATTNJIT_DEVICE void widen(const Smem<Config>& smem, const Arguments& arguments,
   for (ListOf<true, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
        list.advance()) {
     const WorkTile work = list.tile();
-    const NarrowRows<Config, Arguments> rows(arguments, work,
-                                             warp * Keys::kRows + min(lane, Keys::kRows - 1));
+    const NarrowRows<Config, Mask, Arguments> rows(arguments, work,
+                                                   warp * Keys::kRows + min(lane, Keys::kRows - 1),
+                                                   first_key_of<Config, Mask>(work, params));
     const int tiles = rows.all.count();
     if (tiles == 0) continue;
     const int ahead = work.num_qo == 1 ? 1 : 0;  // K tiles, of V

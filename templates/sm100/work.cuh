@@ -44,6 +44,7 @@ struct WorkTile {
   KvTiles seen_0, seen_1;  ///< by each query tile's rows, of the partition's keys
   int partition = 0;       ///< of the keys, where Config::kSplit
   int kv_begin = 0;        ///< ragged_kv: the row of k and v where the sequence begins
+  int first_key = 0;       ///< paged, where Config::kTrims: no row sees one before it
   // Where Config::kMapped, KV tiles are counted among those of a list, of which all are walked.
   int list_row = 0;   ///< which list
   int last_tile = 0;  ///< the KV tile that is walked first
@@ -143,6 +144,19 @@ ATTNJIT_DEVICE int tile_at(const WorkTile& work, int place, const Arguments& arg
   }
 }
 
+/// The key of a KV tile before which no row sees one: the work tile's `first_key`, unless the tile
+/// is of a block that rows see whole by a map, whatever the mask shows.
+template <class Config, class Mask, class Arguments>
+ATTNJIT_DEVICE int seen_from_key(int first_key, const WorkTile& work, int place,
+                                 const Arguments& arguments) {
+  if constexpr (Mask::kFromZero) return 0;
+  if constexpr (Config::kMapped) {
+    const ListedBlock block = listed_block<Config>(work, place, arguments);
+    if (block.is_whole(0) || block.is_whole(1)) return 0;
+  }
+  return first_key;
+}
+
 /// Whether a launch has one query tile a CTA.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE bool one_query_launch(const Arguments& arguments) {
@@ -206,6 +220,24 @@ ATTNJIT_DEVICE KvTiles reached_by(const WorkTile& work, int position, const Para
   if (reach.empty()) return {0, 0};
   // NOTE: rounds up without forming end + kTileN, which may overflow.
   return {quotient(reach.begin, Config::kTileN), quotient(reach.end - 1, Config::kTileN) + 1};
+}
+
+/// Whether who asks an expression about tiles says where what it shows begins.
+template <class Config>
+inline constexpr bool kSaysFirstKey = Config::kTrims&& Config::kPageSize > 0;
+
+/// The first key that some row of a work tile sees, of a pair's of both, by the mask's reach; where
+/// what lies before it is passed over.
+template <class Config, class Mask, class Params>
+ATTNJIT_DEVICE int first_key_of(const WorkTile& work, const Params& params) {
+  using Layout = LayoutOf<Config>;
+  if constexpr (Mask::kFromZero || !(Layout::kPaged || Config::kWidensKv)) return 0;
+  if constexpr (kSaysFirstKey<Config>) return work.first_key;
+  int first = work.first_position;
+  if constexpr (Layout::kPair) first -= cluster_rank() * Layout::kPositions;
+  const int last = min(first + work.num_qo * Layout::kTileStep, work.q_len) - 1;
+  const int first_q_idx = work.kv_len - work.q_len;  // of position 0
+  return Mask::reach(first + first_q_idx, last + first_q_idx, work.kv_len, params).begin;
 }
 
 /// How many of the first `tiles` KV tiles of a list, which ascend, come before `end`.
@@ -373,6 +405,7 @@ ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work, bool none) {
   store_shared_v4(address + 32, word(work.seen_0.begin), word(work.seen_0.end),
                   word(work.seen_1.begin), word(work.seen_1.end));
   if constexpr (Config::kRaggedKv) store_shared_word(address + 48, word(work.kv_begin));
+  if constexpr (kSaysFirstKey<Config>) store_shared_word(address + 48, word(work.first_key));
   if constexpr (Config::kMapped) {
     store_shared_word(address + 52, word(work.list_row));
     store_shared_word(address + 56, word(work.last_tile));
@@ -400,6 +433,7 @@ struct SaidWork {
     if constexpr (LayoutOf<Config>::kAlwaysTwo) work.num_qo = 2;
     load(32, work.seen_0.begin, work.seen_0.end, work.seen_1.begin, work.seen_1.end);
     if constexpr (Config::kRaggedKv) work.kv_begin = word(12);
+    if constexpr (kSaysFirstKey<Config>) work.first_key = word(12);
     if constexpr (Config::kMapped) {
       work.list_row = word(13);
       work.last_tile = word(14);

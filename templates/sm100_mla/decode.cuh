@@ -40,7 +40,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
 
   if (warp < kSoftmaxWarp) {
     if constexpr (Config::kRowCopies) {
-      using Copies = mla::ThreadCopies<Config, Arguments>;
+      using Copies = mla::ThreadCopies<Config, Mask, Arguments>;
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
           smem,   arguments,
           params, Copies{smem, arguments, warp % mla::kTileCopyWarps<Config>, lane},
@@ -48,7 +48,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
           lane}
           .run();
     } else if (warp == 0 || (Config::kLoadsApart && warp == mla::kVLoadWarp)) {
-      using Copies = mla::BoxCopies<Config, Arguments>;
+      using Copies = mla::BoxCopies<Config, Mask, Arguments>;
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
           smem, arguments, params, Copies{smem, arguments, cta, 0, lane}, cta, warp, lane}
           .run();

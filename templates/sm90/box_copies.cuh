@@ -49,11 +49,13 @@ struct BoxCopies {
   }
 
   /// Where the lane's box of a tile lies: a page, or the sequence. NOTE: a page past the end has no
-  /// entry in the table. Number -1 is out of bounds and gives zeros, which the barrier counts like
-  /// any other bytes.
-  ATTNJIT_DEVICE int place_of(int tile) const {
+  /// entry in the table, and one that no row sees may be another's. Number -1 is out of bounds and
+  /// gives zeros, which the barrier counts like any other bytes.
+  /// `sees(key, count)`: whether a row may see one of these keys.
+  template <class Sees>
+  ATTNJIT_DEVICE int place_of(int tile, const Sees& sees) const {
     if constexpr (Layout::kPaged) {
-      return page_of<Config>(key_of(tile), work, arguments);
+      return page_of<Config>(key_of(tile), Config::kBoxKeys, sees, work, arguments);
     } else {
       return Config::kRaggedKv ? 0 : work.batch;
     }

@@ -9,7 +9,7 @@ namespace attnjit::sm90 {
 /// One of the producer's four warps, or its only one where the others rewrite what comes. A lane
 /// finds where rows of a tile lie, one of each 32; eight lanes, or four, copy a row of a block of
 /// columns, 16 bytes each, by cp.async into the place where TMA would have put them. Rows past the
-/// sequence's end become zeros, so that V needs no other care there.
+/// sequence's end, and those that no row sees, become zeros, so that V needs no other care there.
 ///
 /// NOTE: cp.async writes through the generic proxy. A consumer that has waited for a tile fences
 /// before it multiplies (Consumer::await_k); who rewrites rows reads them through that proxy.
@@ -51,11 +51,13 @@ struct RowCopies {
     return tile * Config::kTileN + warp * kRows + 32 * i + min(lane, kRows - 1);
   }
 
-  ATTNJIT_DEVICE Place place_of(int tile) const {
+  /// `sees(key, count)`: whether a row may see one of these keys.
+  template <class Sees>
+  ATTNJIT_DEVICE Place place_of(int tile, const Sees& sees) const {
     Place place;
 #pragma unroll
     for (int i = 0; i < kPlaces; ++i) {
-      const int page = page_of<Config>(key_of(tile, i), work, arguments);
+      const int page = page_of<Config>(key_of(tile, i), 1, sees, work, arguments);
       place.pages[i] = page < arguments.num_pages ? page : -1;
     }
     return place;

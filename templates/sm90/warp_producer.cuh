@@ -97,6 +97,29 @@ struct WarpProducer {
     }
   }
 
+  /// Where a KV tile lies, without the pages that no row sees.
+  ATTNJIT_DEVICE auto place_of(int tile) const {
+    return copies.place_of(tile,
+                           [&](int key, int count) { return may_see<Mask>(work, key, count); });
+  }
+  /// The same of a listed one, of which an expression says more. NOTE: a tile that some rows see
+  /// whole is not asked about, nor is one of which a map says so, whatever the mask shows.
+  template <class Rows>
+  ATTNJIT_DEVICE auto place_of_listed(const Rows& rows, Note note) const {
+    bool whole = Config::kMapped && note.of_whole_block();
+    if constexpr (!Config::kMapped) {
+#pragma unroll
+      for (int group = 0; group < Rows::kGroups; ++group) whole |= note.full(group);
+    }
+    return copies.place_of(note.tile(), [&](int key, int count) {
+      if (Mask::kFromZero || whole) return true;
+      TileCoord at = rows.tile();
+      at.q_idx = rows.all_q_idx();
+      at.kv_idx = {key, key + min(count, at.kv_len - key) - 1};
+      return Mask::tiles(at, params).hi != 0;
+    });
+  }
+
   /// Loads the KV tiles that the mask does not hide, and Q. Consumers hear of the first tile with
   /// the work tile, and of each other one with the K before it.
   ATTNJIT_DEVICE void load_listed() {
@@ -116,7 +139,7 @@ struct WarpProducer {
       }
       typename Copies::Place next_place = {};
       if (next.is_tile()) {
-        next_place = copies.place_of(next.tile());
+        next_place = place_of_listed(rows, next);
         publish(after);
         copies.load_k(next.tile(), next_place);
       }
@@ -191,13 +214,13 @@ struct WarpProducer {
       } else {
         const bool no_keys = work.tile_begin >= work.tile_end;
         using Place = typename Copies::Place;
-        Place place = no_keys ? Place{} : copies.place_of(work.tile_end - 1);
-        Place next = no_keys ? Place{} : copies.place_of(max(work.tile_end - 2, work.tile_begin));
+        Place place = no_keys ? Place{} : place_of(work.tile_end - 1);
+        Place next = no_keys ? Place{} : place_of(max(work.tile_end - 2, work.tile_begin));
         if (!no_keys) copies.load_k(work.tile_end - 1, place);
         load_q(no_keys);
         if (no_keys) continue;
         for (int tile = work.tile_end - 2; tile >= work.tile_begin; --tile) {
-          const Place after = copies.place_of(max(tile - 1, work.tile_begin));
+          const Place after = place_of(max(tile - 1, work.tile_begin));
           copies.load_k(tile, next);
           copies.load_v(tile + 1, place);
           place = next;

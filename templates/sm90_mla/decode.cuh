@@ -56,17 +56,17 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     const int lane = static_cast<int>(threadIdx.x & 31u);
     if (!mla::kMayLoadQAtOnce<Config> || warp != mla::kQLoadWarp) await_prerequisites();
     if constexpr (Config::kRowCopies) {
-      using Copies = mla::ThreadCopies<Config, Arguments>;
+      using Copies = mla::ThreadCopies<Config, Mask, Arguments>;
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
           smem, arguments, params, Copies{smem, arguments, warp, lane}, cta, warp, lane}
           .run();
     } else if (warp < Config::kStageLoaders) {
-      using Copies = mla::BoxCopies<Config, Arguments>;
+      using Copies = mla::BoxCopies<Config, Mask, Arguments>;
       mla::Producer<Config, Mask, Copies, Arguments, Params>{
           smem, arguments, params, Copies{smem, arguments, 0, warp, lane}, 0, warp, lane}
           .run();
     } else if constexpr (mla::kMayLoadQAtOnce<Config>) {
-      using Copies = mla::BoxCopies<Config, Arguments>;
+      using Copies = mla::BoxCopies<Config, Mask, Arguments>;
       if (warp == mla::kQLoadWarp) {
         mla::Producer<Config, Mask, Copies, Arguments, Params>{
             smem, arguments, params, Copies{smem, arguments, 0, warp, lane}, 0, warp, lane}

@@ -89,7 +89,7 @@ TEST_F(Sm100KvDtype, DamagesOfTheWideningAreSeen) {
          {"sm100/widening.cuh", "half << 4", "(1 - half) << 4"},
          {"sm100/widening.cuh", "2 * half + 1]", "2 * half]"},
          {"sm100/widening.cuh", "(own_row), 8 * step + lane / 4)", "(own_row), lane / 4)"},
-         {"sm100/widening.cuh", "end - 1 - rank, arguments)", "end - 1, arguments)"},
+         {"sm100/widening.cuh", "end - 1 - rank;", "end - 1;"},
          {"sm100/widening.cuh", "ahead == 1 ? row.v : next.v", "next.v"}});
   }
 }

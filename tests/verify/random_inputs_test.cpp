@@ -63,6 +63,23 @@ TEST(RandomInputs, NormalScoresHaveDeviationOne) {
   EXPECT_NEAR(std::sqrt(squares / 4000), 1, 0.1);
 }
 
+// Of a window over pages of 16: those that lie before all that the rows see are nobody's, and that
+// which the window begins in is the sequence's.
+TEST(RandomInputs, PagesBehindAWindowAreNobodys) {
+  AttentionSpec spec = spec_of(2, 1, 64);
+  spec.page_size = 16;
+  spec.mask.kind = MaskSpec::Kind::kSlidingWindow;
+  spec.mask.window = 50;
+  const Problem problem = problem_of(spec, InputKind::kNormal, 20, 300);
+  const int first = 300 - 20 - 50 + 1;
+  for (int key = 0; key < 300; ++key) {
+    for (const char* name : {"k", "v"}) {
+      const float value = load_float(problem.at(name), problem.kv_row(0, key) * 2 * 64 + key % 128);
+      EXPECT_EQ(std::isnan(value), key < first / 16 * 16) << name << " of key " << key;
+    }
+  }
+}
+
 TEST(RandomInputs, RisingMakesEveryTileRescale) {
   for (const Dtype dtype : {Dtype::kBf16, Dtype::kFp16, Dtype::kE4m3}) {
     AttentionSpec spec = spec_of(4, 2, 128);

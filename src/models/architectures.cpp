@@ -19,8 +19,8 @@ constexpr std::string_view kBlocks =
 constexpr std::string_view kBias =
     "scores have a learned bias of the distance: add it as a score modification";
 constexpr std::string_view kBiasAndSinks =
-    "scores have a learned bias of the distance: add it as a score modification; layers with a "
-    "window have a sink for each row, which no spec has";
+    "scores have a learned bias of the distance: add it as a score modification; each row has a "
+    "sink of its own, which no spec has";
 constexpr std::string_view kCanvas =
     "rows of the canvas that is written see all of its keys: the same specs with the null mask";
 constexpr std::string_view kCompressed =
@@ -114,6 +114,8 @@ constexpr Architecture kArchitectures[] = {
     {"muse_glimmer_text", {.pattern = "WWWF", .from_end = true}},
     {"muse_spark_text", {.pattern = "WWWF", .from_end = true}},
     {"nemotron_h", every("--F-")},
+    {"neomme", every("WWWWWF", {}, 'F'), Heads::kUsual,
+     A::kEncoder | A::kWholeWindow | A::kLongWindows},
     {"olmo2"},
     {"olmo3", every("WWWF")},
     {"olmo_hybrid", every("---F")},

@@ -68,6 +68,7 @@ struct Architecture {
     kLastIsFull = 1 << 13,    ///< the last layer sees all keys, whatever a list says
     kGatedHeads = 1 << 14,    ///< num_global_key_value_heads counts with attention_k_eq_v only
     kFullWithout = 1 << 15,   ///< layers see all keys where sliding_window is null
+    kLongWindows = 1 << 17,   ///< every second layer with a window has one of 1024
     kRopeless = 1 << 16,      ///< MLA: some layers have no rope part
   };
   std::string_view model_type;

@@ -179,6 +179,7 @@ LayerKind dots_heads(Fields& fields, Reach reach) {
 LayerKind one_row(Fields& fields) {
   LayerKind layer = usual_heads(fields);
   if (layer.kv_heads != 1) fields.fail("num_key_value_heads", "is not 1, as here it must be");
+  layer.latent = layer.qk_depth;
   return layer;
 }
 

@@ -32,6 +32,9 @@ using spec::JsonValue;
 constexpr std::array<std::string_view, 4> kTextParts = {"text_config", "llm_config",
                                                         "language_config", "thinker_config"};
 
+/// neomme's default_long_sliding_window.
+constexpr int kLongWindow = 1024;
+
 constexpr std::string_view kPromptNote =
     "rows of a prompt see all of it: add an `or` with a custom mask";
 
@@ -112,7 +115,7 @@ bool sees_both_ways(const Architecture& architecture, Fields& fields, Reach reac
 }
 
 /// The keys that a row of a layer with a window sees, as a causal mask and as one of both sides.
-void set_window(const Architecture& architecture, Fields& fields, LayerKind& layer) {
+void set_window(const Architecture& architecture, Fields& fields, bool is_long, LayerKind& layer) {
   int window = 0;
   // The configuration that is published with MiMo-V2-Flash counts the keys before the row.
   if (architecture.heads == Heads::kMimo && fields.has("sliding_window_size")) {
@@ -128,6 +131,7 @@ void set_window(const Architecture& architecture, Fields& fields, LayerKind& lay
                   fmt::format("is {}, and sliding_window is {}", again, window));
     }
   }
+  if (is_long && !fields.has("per_layer_config")) window = kLongWindow;
   if (!layer.both_ways) {
     layer.window = window;
   } else if (architecture.has(Architecture::kWholeWindow)) {
@@ -146,8 +150,8 @@ bool has_sinks(const Architecture& architecture, Fields& fields, Reach reach) {
   return reach == Reach::kWindow ? in_windows : elsewhere;
 }
 
-LayerKind layer_of(const Architecture& architecture, Fields& fields, Reach reach,
-                   std::size_t index) {
+LayerKind layer_of(const Architecture& architecture, Fields& fields, Reach reach, std::size_t index,
+                   bool is_long) {
   LayerKind layer = heads_of(architecture, fields, reach, index);
   layer.both_ways = sees_both_ways(architecture, fields, reach);
   if (architecture.has(Architecture::kLists) && reach == Reach::kIndexed) {
@@ -159,7 +163,7 @@ LayerKind layer_of(const Architecture& architecture, Fields& fields, Reach reach
   if (architecture.has(Architecture::kAlibi)) {
     layer.alibi = layer.own_slopes = fields.flag("alibi", false);
   }
-  if (reach == Reach::kWindow) set_window(architecture, fields, layer);
+  if (reach == Reach::kWindow) set_window(architecture, fields, is_long, layer);
   if (reach == Reach::kChunk) layer.chunk = fields.number("attention_chunk_size");
   if (fields.has("attention_head_dim") && fields.number("attention_head_dim") != layer.qk_depth) {
     fields.fail("attention_head_dim",
@@ -181,16 +185,20 @@ std::vector<LayerKind> kinds_of(const Architecture& architecture, Fields& fields
   // Layers of one reach, with the same overrides and in one list, are of one kind.
   using Seen = std::tuple<Reach, const JsonValue*, std::size_t>;
   std::vector<Seen> seen;
+  std::size_t windows = 0;
   const bool of_each =
       architecture.heads == Heads::kLaguna || architecture.has(Architecture::kRopeless);
   for (std::size_t i = 0; i < reaches.size() && !fields.error(); ++i) {
     const JsonValue* const object = overrides.of(i);
-    const Seen key{reaches[i], object, of_each ? i : 0};
+    const bool window = reaches[i] == Reach::kWindow;
+    const bool is_long = window && architecture.has(Architecture::kLongWindows) && windows % 2 == 1;
+    windows += window ? 1 : 0;
+    const Seen key{reaches[i], object, of_each ? i : static_cast<std::size_t>(is_long)};
     if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
     seen.push_back(key);
     fields.set_layer(object);
     if (reaches[i] != Reach::kNoAttention && !skips_attention(fields)) {
-      const LayerKind layer = layer_of(architecture, fields, reaches[i], i);
+      const LayerKind layer = layer_of(architecture, fields, reaches[i], i, is_long);
       if (std::find(kinds.begin(), kinds.end(), layer) == kinds.end()) kinds.push_back(layer);
     }
     fields.set_layer(nullptr);

@@ -123,16 +123,18 @@ class Lines {
     }
   }
 
-  /// MLA: prompts multiply K and V out, decodes keep the latent, which all heads share.
+  /// MLA: prompts multiply K and V out, decodes keep the latent, which all heads share. A latent
+  /// that is K and V as it is has no other form.
   void add_latent(const LayerKind& layer) {
     const std::string tail = tail_of(layer);
+    std::string absorbed = shape(layer.q_heads, 1, layer.latent + layer.rope, layer.latent);
+    if (layer.rope == 0) absorbed += fmt::format(R"(, "ov_depth": {})", layer.latent);
+    if (layer.rope == 0 || layer.rope == kRopeDepth) absorbed += R"(, "mla": "decode")";
     std::string head = shape(layer.q_heads, layer.kv_heads, layer.qk_depth, layer.ov_depth);
     if (layer.qk_depth == 192 && layer.ov_depth == 128) head += R"(, "mla": "prefill")";
-    add_prompts(head, tail);
-    head = shape(layer.q_heads, 1, layer.latent + layer.rope, layer.latent);
-    if (layer.rope == kRopeDepth) head += R"(, "mla": "decode")";
-    add_paged(head, cache_type(), tail);
-    if (layer.topk > 0) add_listed(layer, head);
+    add_prompts(layer.kv_heads == 1 ? absorbed : head, tail);
+    add_paged(absorbed, cache_type(), tail);
+    if (layer.topk > 0) add_listed(layer, absorbed);
   }
 
   /// Rows that see the keys of their lists, and no mask beside them: over a cache of the type that

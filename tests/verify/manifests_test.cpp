@@ -28,6 +28,9 @@ std::map<std::string, Manifest> read_all() {
   return manifests;
 }
 
+/// Models without a cache of keys and values.
+const std::set<std::string> kEncoders = {"embeddinggemma-2", "neomme", "ultrabert"};
+
 TEST(Manifests, EverySpecIsValidAndOnce) {
   const std::map<std::string, Manifest> manifests = read_all();
   EXPECT_GE(manifests.size(), 10U);
@@ -52,6 +55,10 @@ TEST(Manifests, PagesOf16And64) {
       AttentionSpec other = spec->spec;
       other.page_size = 0;
       if (spec->spec.page_size > 0) of_size[spec->spec.page_size].insert(spec_to_json(other));
+    }
+    if (kEncoders.contains(name)) {
+      EXPECT_TRUE(of_size.empty()) << name;
+      continue;
     }
     EXPECT_EQ(of_size.size(), 2U) << name;
     EXPECT_FALSE(of_size[16].empty()) << name;

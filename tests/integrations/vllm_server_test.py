@@ -69,8 +69,8 @@ def configurations(_):
         assert "ATTNJIT" in done.stdout, done.stderr
 
 
-def served(model, *arguments):
-    """`vllm serve` answers a request."""
+def served(model, *arguments, ranks=1):
+    """`vllm serve` answers a request, and its /metrics shows what the workers count."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -83,7 +83,7 @@ def served(model, *arguments):
     with tempfile.TemporaryFile("w+") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            for _ in range(240):
+            for _ in range(480):
                 time.sleep(0.5)
                 try:
                     urllib.request.urlopen(url + "/health", timeout=2)
@@ -96,6 +96,18 @@ def served(model, *arguments):
                                              {"Content-Type": "application/json"})
             answer = json.loads(urllib.request.urlopen(request, timeout=30).read())
             assert answer["choices"][0]["token_ids"] == [7] * 4, answer
+            for _ in range(20):
+                time.sleep(1)
+                text = urllib.request.urlopen(url + "/metrics", timeout=10).read().decode()
+                found = [line for line in text.splitlines() if line.startswith("attnjit_")]
+                if len([line for line in found if "launches" in line]) == ranks:
+                    break
+            for rank in range(ranks):
+                mine = [line for line in found if f'rank="{rank}"' in line and "process=" in line]
+                assert any(line.startswith("attnjit_launches_total{") and 'kernel="mixed"' in line
+                           and float(line.split()[-1]) == 3 + rank for line in mine), found
+                assert any(line.startswith("attnjit_compiles_total{") for line in mine), found
+            assert "vllm:" in text
         except Exception:
             log.seek(0)
             print(log.read()[-6000:])
@@ -106,7 +118,11 @@ def served(model, *arguments):
 
 
 def server(model):
-    served(model, "--attention-backend", "ATTNJIT", "--tensor-parallel-size", "2")
+    served(model, "--attention-backend", "ATTNJIT", "--tensor-parallel-size", "2", ranks=2)
+
+
+def two_servers(model):
+    served(model, "--attention-backend", "ATTNJIT", "--api-server-count", "2")
 
 
 def server_by_config(model):
@@ -143,7 +159,7 @@ def write_entry_points(folder):
 
 
 CASES = {f.__name__: f for f in (configurations, named_by_backend, named_by_config, server,
-                                 server_by_config)}
+                                 server_by_config, two_servers)}
 
 if __name__ == "__main__":
     if len(sys.argv) == 4 and sys.argv[1] == "run":

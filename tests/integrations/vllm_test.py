@@ -20,7 +20,7 @@ from vllm.v1.kv_cache_layout import KVCacheLayout
 
 import reference
 from attnjit.integrations import vllm as integration
-from attnjit.integrations import vllm_backend
+from attnjit.integrations import vllm_backend, vllm_service
 from attnjit.integrations.vllm_backend import AttnjitBackend, AttnjitImpl
 
 HEADS, KV_HEADS, DEPTH, PAGE, PAGES = 4, 2, 16, 16, 12
@@ -458,10 +458,10 @@ def monitor():
     def step():
         impl.forward(None, None, None, None, None, None, torch.zeros(1))
 
-    vllm_backend._tell_monitor(event)  # it is not active
+    vllm_service._tell_monitor(event)  # it is not active
     step()
     jit_monitor._active, jit_monitor._mode = True, "error"
-    vllm_backend._tell_monitor(event)
+    vllm_service._tell_monitor(event)
     try:
         step()
     except RuntimeError as error:

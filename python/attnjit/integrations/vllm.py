@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import Any, Callable, Tuple
 
+from ._metrics import expose
+
 NAME = "ATTNJIT"
 
 
 def register() -> None:
-    """Adds the backend to vLLM's list. It may be called several times."""
+    """Adds the backend to vLLM's list, and its counters to /metrics. It may be called several
+    times."""
     member()
+    expose()
 
 
 def register_early() -> None:

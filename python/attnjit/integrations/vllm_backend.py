@@ -20,8 +20,9 @@ from vllm.v1.attention.backend import (AttentionBackend, AttentionCGSupport, Att
                                        CommonAttentionMetadata, MultipleOf)
 from vllm.v1.attention.backends.utils import fill_mm_prefix_query_ranges, get_dcp_local_seq_lens
 
-from .. import Mask, ScoreMod, Service, alibi, attention, paged_attention
+from .. import Mask, ScoreMod, alibi, attention, paged_attention
 from ._specs import eight_bit_cache, sliding_window as window_mask, why_not
+from .vllm_service import launches, raise_refused, say_start, service
 
 _ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a", (10, 3): "sm_103a"}
 _DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
@@ -32,6 +33,9 @@ _ENCODERS = (AttentionType.ENCODER, AttentionType.ENCODER_ONLY)
 _MOST_ROWS = 8  # of each request, where they are as many: more are a prompt's
 # What kernels of batch-invariant mode may need beside their tensors: their parts' results.
 _INVARIANT_BYTES = 1 << 29
+#: What the start's line says, and python/README.md.
+REFUSED = ("caches of 8 bits but e4m3 with scales of tensors or heads, caches of 4 bits, prefill "
+           "context parallelism, windows and sinks beside MLA or decode context parallelism")
 
 
 # --- masks
@@ -99,36 +103,6 @@ def _arch() -> Optional[str]:
 
     capability = current_platform.get_device_capability()
     return None if capability is None else _ARCHITECTURES.get((capability.major, capability.minor))
-
-
-_services: List[Service] = []  # of this process: at most one
-_refused: List[RuntimeError] = []  # what vLLM's JIT monitor raised, for the next step to raise
-
-
-def service() -> Service:
-    """The Service of all layers. vLLM's JIT monitor hears of its compiles."""
-    if not _services or _services[0].forked:
-        _services[:] = [Service(on_compile=_tell_monitor)]
-    return _services[0]
-
-
-def _tell_monitor(event: Dict[str, Any]) -> None:
-    from vllm.utils import jit_monitor
-
-    if not jit_monitor.is_active():  # vLLM still warms up
-        return
-    try:
-        jit_monitor._handle_jit_event(
-            backend="attnjit", event="kernel compilation", fn_name=event["key"][:12],
-            detail=f"{event['arch']}, {event['compile_ms']:.0f} ms")
-    except RuntimeError as error:  # NOTE: this thread compiles, and nobody would hear of it
-        _refused.append(error)
-
-
-def raise_refused() -> None:
-    """Raises what vLLM's JIT monitor made of a compile."""
-    if _refused:
-        raise _refused.pop()
 
 
 def partition_keys(vllm_config: Any, row_bytes: int, rows: int) -> int:
@@ -326,6 +300,7 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
             self._interleave = vllm_config.parallel_config.cp_kv_cache_interleave_size
             self._context_lens = torch.zeros(scheduler.max_num_seqs, dtype=torch.int32,
                                              device=device)
+        say_start(_arch(), layers.values(), REFUSED)
         for name in layer_names:
             impl = layers[name].impl
             impl.configure(vllm_config)
@@ -429,6 +404,16 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         # vLLM hands Q over in e4m3 where this says so.
         self.supports_quant_query_input = (self._eight_bits and self.dcp_world_size == 1
                                            and self._fields()["qkv_dtype"] == "e4m3")
+
+    def said(self) -> str:
+        """The layer in a line of the log."""
+        more = [text for holds, text in (
+            (self.sliding_window is not None, f"windows of {self.sliding_window}"),
+            (self.sinks is not None, "sinks"), (self.soft_cap, f"a softcap of {self.soft_cap}"),
+            (self._slopes is not None, "ALiBi"), (self._eight_bits, "a cache of e4m3"),
+            (self.attn_type != AttentionType.DECODER, str(self.attn_type))) if holds]
+        return (f"{self.num_heads}/{self.num_kv_heads} heads of {self.head_size}"
+                + "".join(f", {one}" for one in more))
 
     def configure(self, vllm_config: Any) -> None:
         """What the engine's configuration says of the layer, once it is whole."""
@@ -547,11 +532,13 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
                       **self._scales(layer, q, step.num_reqs))
         # NOTE: images are of rows that lie one behind another.
         if step.rows_each and step.image is None:
+            launches[f"rows_{step.rows_each}"] += 1
             if step.rows_each > 1:
                 q, shared["out"] = (x.view(step.num_reqs, step.rows_each, *x.shape[1:])
                                     for x in (q, shared["out"]))
             paged_attention(q, keys, values, step.block_table, step.seq_lens, **shared)
         else:
+            launches["mixed"] += 1
             paged_attention(q, keys, values, step.block_table, step.seq_lens,
                             q_offsets=step.query_start_loc, max_q_len=step.max_query_len, **shared)
 
@@ -561,6 +548,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         if False not in self._masks:
             self._masks[False] = mask_of(self.sliding_window, False)
         offsets = step.query_start_loc
+        launches["encoder"] += 1
         attention(q, k.view(len(q), self.num_kv_heads, -1), v.view(len(q), self.num_kv_heads, -1),
                   q_offsets=offsets, kv_offsets=offsets, max_q_len=step.max_query_len,
                   max_kv_len=step.max_query_len, mask=self._masks[False], **shared)
@@ -575,6 +563,8 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
 
         out, offsets = shared.pop("out"), step.query_start_loc
         keys, values = self._caches(kv_cache)
+        launches["context"] += 1
+        launches["new_rows"] += 1
         group = get_dcp_group()
         of_all = group.all_gather(q.contiguous(), dim=1)
         context, sums = paged_attention(

@@ -25,8 +25,9 @@ from .. import Mask
 from .._mla import DSV32_BYTES, ROPE, mla_attention
 from ._specs import why_not
 from .vllm_backend import (_ARCHITECTURES, _CAUSAL, _DTYPES, _EIGHT_BITS, _LEAST_PAGE, _NO_MASK,
-                           _SIXTEEN_BITS, partition_keys, raise_refused, rows_of_each, service,
+                           _SIXTEEN_BITS, REFUSED, _arch, partition_keys, rows_of_each,
                            with_arrays)
+from .vllm_service import launches, raise_refused, say_start, service
 
 _DSV32 = "fp8_ds_mla"
 _LIST_STEP = 64  # lists are of a multiple of so many keys
@@ -164,6 +165,7 @@ class AttnjitMLAMetadataBuilder(MLACommonMetadataBuilder[MLACommonMetadata]):
             self._most_rows = min(1, self._most_rows)  # it trims rows on the device
         layers = vllm_config.compilation_config.static_forward_context
         rows = [n for n in {1, self.reorder_batch_threshold} if n <= self._most_rows]
+        say_start(_arch(), layers.values(), REFUSED)
         for name in layer_names:
             layers[name].impl.configure(vllm_config, self.reorder_batch_threshold)
             layers[name].impl.prewarm(layers[name], kv_cache_spec.block_size,
@@ -207,6 +209,12 @@ def _cannot(alibi_slopes: Any, sliding_window: Any, logits_soft_cap: Any, attn_t
             raise NotImplementedError(f"attnjit: {text} beside MLA is not served in vLLM")
 
 
+def _said(impl: Any) -> str:
+    """A layer in a line of the log."""
+    cache = "" if impl.kv_cache_dtype in ("auto", *_SIXTEEN_BITS) else f" of {impl.kv_cache_dtype}"
+    return f"MLA of {impl.num_heads} heads of {impl.head_size}/{impl.kv_lora_rank}{cache}"
+
+
 def _joined(q: Any) -> torch.Tensor:
     """Queries of both parts, [rows, heads, latent + rope]."""
     if not isinstance(q, tuple):
@@ -233,6 +241,10 @@ class AttnjitMLAImpl(MLACommonImpl[MLACommonMetadata]):
         self.supports_quant_query_input = False  # Q keeps its 16 bits
         self._partition_keys = 0
         self._shared: Optional[Mask] = None
+
+    def said(self) -> str:
+        """The layer in a line of the log."""
+        return _said(self)
 
     def configure(self, vllm_config: Any, rows: int) -> None:
         """What the engine's configuration says of the layer; `rows`: of a request's decode."""
@@ -271,6 +283,7 @@ class AttnjitMLAImpl(MLACommonImpl[MLACommonMetadata]):
                       lse=wants_lse, partition_keys=self._partition_keys, service=service(),
                       k_scale=layer._k_scale.view(1) if self._eight_bits else None)
         each = decode.rows_each
+        launches[f"mla_rows_{each}" if each else "mla_mixed"] += 1
         if each:
             shape = (rows // each, each, heads)
             shared["out"] = out.view(*shape, -1)
@@ -363,6 +376,7 @@ class AttnjitSparseMLAMetadataBuilder(SparseMLACommonMetadataBuilder[AttnjitSpar
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
         self._init_reorder_batch_threshold(1, supports_spec_as_decode=True)
         layers = vllm_config.compilation_config.static_forward_context
+        say_start(_arch(), layers.values(), REFUSED)
         for name in layer_names:
             layers[name].impl.configure(vllm_config)
             layers[name].impl.prewarm(layers[name], kv_cache_spec.block_size,
@@ -396,6 +410,10 @@ class AttnjitSparseMLAImpl(SparseMLACommonImpl[AttnjitSparseMLAMetadata]):
         self.supports_quant_query_input = False
         self._partition_keys = 0
 
+    def said(self) -> str:
+        """The layer in a line of the log."""
+        return f"{_said(self)}, over lists of {self._width} keys"
+
     def configure(self, vllm_config: Any) -> None:
         """What the engine's configuration says of the layer."""
         if envs.VLLM_BATCH_INVARIANT:
@@ -405,6 +423,7 @@ class AttnjitSparseMLAImpl(SparseMLACommonImpl[AttnjitSparseMLAMetadata]):
                             valid_counts: torch.Tensor, *, layer: Any, block_size: int,
                             is_decode: bool) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
         raise_refused()
+        launches["mla_lists"] += 1
         q = _joined(q)
         # NOTE: a list's index counts rows of the whole memory, blocks of other layers among them.
         rows, _ = flat_kv_row_view(kv_cache, block_size)

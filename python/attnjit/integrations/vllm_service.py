@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Service of a process of vLLM: what it compiles is told to vLLM's JIT monitor, what it counts
+is shown by the server's /metrics, and what it serves is said once, at start."""
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any, Dict, Iterable, List, Optional
+
+from vllm.logger import init_logger
+
+from .. import Service, __version__
+from ._metrics import Reporter, reporter_of
+
+# NOTE: of vLLM's names, by which its configuration of logs knows who may speak.
+logger = init_logger("vllm.attnjit")
+FORBID = "ATTNJIT_FORBID_COMPILE"  #: of the environment: a kernel that no cache has is an error
+
+_services: List[Service] = []  # of this process: at most one
+_reporters: List[Optional[Reporter]] = []
+_refused: List[RuntimeError] = []  # what vLLM's JIT monitor raised, for the next step to raise
+launches: "Counter[str]" = Counter()  #: by the kernel's name; those of a graph count once
+
+
+def service() -> Service:
+    """The Service of all layers."""
+    if not _services or _services[0].forked:
+        forbidden = int(os.environ.get(FORBID, "0") not in ("", "0"))
+        _services[:] = [Service(on_compile=_tell_monitor, forbid_compile=forbidden)]
+        _reporters[:] = [reporter_of(counters, _labels)]
+    return _services[0]
+
+
+def _tell_monitor(event: Dict[str, Any]) -> None:
+    from vllm.utils import jit_monitor
+
+    if not jit_monitor.is_active():  # vLLM still warms up
+        return
+    try:
+        jit_monitor._handle_jit_event(
+            backend="attnjit", event="kernel compilation", fn_name=event["key"][:12],
+            detail=f"{event['arch']}, {event['compile_ms']:.0f} ms")
+    except RuntimeError as error:  # NOTE: this thread compiles, and nobody would hear of it
+        _refused.append(error)
+
+
+def raise_refused() -> None:
+    """Raises what vLLM's JIT monitor made of a compile."""
+    if _refused:
+        raise _refused.pop()
+
+
+def counters() -> str:
+    """The counters of this process, in Prometheus's text format."""
+    lines = ["# HELP attnjit_launches_total Launches; those of a graph count once.",
+             "# TYPE attnjit_launches_total counter"]
+    lines += [f'attnjit_launches_total{{kernel="{name}"}} {count}'
+              for name, count in sorted(launches.items())]
+    return _services[0].prometheus() + "\n".join(lines) + "\n"
+
+
+def _labels() -> Dict[str, str]:
+    from vllm.distributed import parallel_state
+
+    group = parallel_state._WORLD
+    return {"rank": str(0 if group is None else group.rank)}
+
+
+_said: List[int] = []  # the process that has said what it serves
+
+
+def say_start(arch: Optional[str], layers: Iterable[Any], refused: str) -> None:
+    """One line in vLLM's log: which version serves what, from where, and what it does not serve."""
+    if os.getpid() in _said:
+        return
+    _said.append(os.getpid())
+    kinds = Counter(layer.impl.said() for layer in layers
+                    if hasattr(getattr(layer, "impl", None), "said"))
+    logger.info("attnjit %s serves %s on %s, kernels from %s%s; it does not serve %s", __version__,
+                "; ".join(f"{count} layers of {kind}" for kind, count in kinds.items()),
+                arch or "a GPU that it does not know", _cache(),
+                ", and compiles none" if os.environ.get(FORBID, "0") not in ("", "0") else "",
+                refused)
+
+
+def _cache() -> str:
+    """Where kernels lie, as cache/README.md has it."""
+    if "ATTNJIT_CACHE_DIR" in os.environ:
+        return os.environ["ATTNJIT_CACHE_DIR"] or "memory alone"
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(home, "attnjit")

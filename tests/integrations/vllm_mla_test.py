@@ -6,18 +6,18 @@ import json
 import pathlib
 import sys
 import tempfile
-import types
 
 import torch
 from vllm.config import set_current_vllm_config
 from vllm.engine.arg_utils import EngineArgs
+from vllm.model_executor.layers.attention import sparse_mla_attention
 from vllm.model_executor.layers.attention.mla_attention import MLAAttention
 from vllm.v1.attention.backend import CommonAttentionMetadata
 from vllm.v1.attention.selector import get_attn_backend
 
 import reference
 from attnjit import _mla
-from attnjit.integrations import _specs, vllm_mla
+from attnjit.integrations import _specs
 from vllm_server_test import MODEL
 
 HEADS, LATENT, ROPE, PAGE, PAGES = 4, 512, 64, 64, 12
@@ -261,11 +261,18 @@ def share_of(cache, common, rank, every):
 def lists(config):
     """Rows that see the keys that their lists name, over each kind of cache."""
     for kind in ("auto", "fp8", "fp8_ds_mla"):
-        impl = vllm_mla.AttnjitSparseMLAImpl.__new__(vllm_mla.AttnjitSparseMLAImpl)
-        impl.kv_lora_rank, impl.scale, impl.num_heads = LATENT, 0.1, HEADS
-        impl.head_size, impl._partition_keys, impl._width = DEPTH, 0, 64
-        impl._eight_bits, impl._dsv32 = kind == "fp8", kind == "fp8_ds_mla"
-        layer = types.SimpleNamespace(_k_scale=torch.tensor(0.5))
+        layer = layer_of(config, kind, "layer", use_sparse=True, topk_indices_buffer=torch.zeros(
+            8, 64, dtype=torch.int32))
+        impl = layer.impl
+        assert type(impl).__name__ == "AttnjitSparseMLAImpl"
+        layer._k_scale.fill_(0.5 if kind == "fp8" else 1.0)
+        specs.clear()
+        builder = builder_of(config, layer)
+        assert [one["topk"] for one in specs] == [64], specs
+        # NOTE: each row's request is found by a kernel of Triton's.
+        step = builder.build(0, batch_of([1, 1], [70, 3]).replace(
+            _token_to_req_indices_cache=torch.arange(2, dtype=torch.int32)))
+        assert (step.num_decodes, step.block_size) == (2, PAGE)
         for wants_lse, spacing in ((False, 1), (True, 3)):
             impl.need_to_return_lse_for_decode = wants_lse
             cache = cache_of(kind)
@@ -338,6 +345,9 @@ def main():
         answers(config)
         dense(config)
         context_parallel(config)
+        config.model_config.hf_text_config.index_topk = 64
+        sparse_mla_attention.get_tensor_model_parallel_world_size = lambda: 1
+        sparse_mla_attention.PIN_MEMORY = False
         lists(config)
     import vllm
     print(f"vllm {vllm.__version__}, MLA: all right")

@@ -6,6 +6,7 @@ import json
 import pathlib
 import sys
 import tempfile
+import types
 
 import torch
 from vllm.config import set_current_vllm_config
@@ -15,9 +16,10 @@ from vllm.model_executor.layers.attention.mla_attention import MLAAttention
 from vllm.v1.attention.backend import CommonAttentionMetadata
 from vllm.v1.attention.selector import get_attn_backend
 
+import attnjit
 import reference
 from attnjit import _mla
-from attnjit.integrations import _specs
+from attnjit.integrations import _specs, vllm_service
 from vllm_server_test import MODEL
 
 HEADS, LATENT, ROPE, PAGE, PAGES = 4, 512, 64, 64, 12
@@ -28,6 +30,7 @@ CONFIG = {**MODEL, "architectures": ["DeepseekV2ForCausalLM"], "model_type": "de
           "qk_rope_head_dim": ROPE, "v_head_dim": 128, "n_routed_experts": 2, "num_experts_per_tok": 1, "n_shared_experts": 1,
           "num_key_value_heads": 4, "moe_intermediate_size": 256, "first_k_dense_replace": 1}
 specs = []  # of each launch
+asked = []  # the specs that layers ask for at start
 
 
 class Launcher:
@@ -157,12 +160,20 @@ def expected(layer, q, cache, common, scale, causal=True):
     return torch.cat(out)
 
 
+def keys_of(found):
+    with attnjit.Service(no_disk_cache=1) as service:
+        return {service.prepare(spec).key for spec in found}
+
+
 def builder_of(config, layer, drafts=0):
+    config.speculative_config = types.SimpleNamespace(
+        num_speculative_tokens=drafts, parallel_drafting=False, method="ngram") if drafts else None
     config.compilation_config.static_forward_context["layer"] = layer
     backend = layer.get_attn_backend()
     builder = backend.get_builder_cls()(layer.get_kv_cache_spec(config), ["layer"], config,
                                         torch.device("cpu"))
-    builder.reorder_batch_threshold = 1 + drafts
+    config.speculative_config = None
+    assert builder.reorder_batch_threshold == 1 + drafts
     return builder
 
 
@@ -171,9 +182,10 @@ def dense(config):
         layer = layer_of(config, kind, "layer")
         assert type(layer.impl).__name__ == "AttnjitMLAImpl"
         layer._k_scale.fill_(0.5 if kind == "fp8" else 1.0)
-        specs.clear()
+        asked.clear()
         builder = builder_of(config, layer, 3)
-        assert {one.get("max_q_len", 0) for one in specs} >= {0, 1}, specs
+        at_start = keys_of(asked)
+        assert {one.get("max_q_len", 0) for one in asked} == {0, 1, 4}, asked
         cache = cache_of(kind)
         for rows, keys, causal, each in (([1, 1, 1], [70, 130, 3], True, 1),
                                          ([4, 4], [133, 20], True, 4), ([2, 4], [90, 7], True, 0),
@@ -191,6 +203,8 @@ def dense(config):
             error = (out.view(right.shape) - right).abs().max()
             assert error < 2e-3, (kind, rows, error)
             assert specs[-1].get("kv_dtype") == ("e4m3" if kind == "fp8" else None), specs[-1]
+            if causal:
+                assert keys_of(specs[-1:]) <= at_start, (specs[-1], asked)
     for changes in (dict(sliding_window=8),):
         try:
             layer_of(config, "auto", "layer", **changes)
@@ -266,9 +280,10 @@ def lists(config):
         impl = layer.impl
         assert type(impl).__name__ == "AttnjitSparseMLAImpl"
         layer._k_scale.fill_(0.5 if kind == "fp8" else 1.0)
-        specs.clear()
+        asked.clear()
         builder = builder_of(config, layer)
-        assert [one["topk"] for one in specs] == [64], specs
+        assert [one["topk"] for one in asked] == [64], asked
+        at_start = keys_of(asked)
         # NOTE: each row's request is found by a kernel of Triton's.
         step = builder.build(0, batch_of([1, 1], [70, 3]).replace(
             _token_to_req_indices_cache=torch.arange(2, dtype=torch.int32)))
@@ -303,20 +318,22 @@ def lists(config):
                 assert error < (0.02 if kind == "fp8_ds_mla" else 1e-4), (kind, error)
                 assert not wants_lse or (sums[row] - lse[:, 0]).abs().max() < 1e-4
             spec = specs[-1]
+            if not wants_lse:
+                assert keys_of([spec]) == at_start, (spec, asked)
             assert spec["topk"] == 64 and spec["mask"] == "null", spec
             assert (spec.get("cache_format"), spec.get("kv_dtype")) == {
                 "auto": (None, None), "fp8": (None, "e4m3"), "fp8_ds_mla": ("dsv32", None)}[kind]
 
 
 def answers(config):
-    asked = dict(head_size=576, dtype=torch.bfloat16, kv_cache_dtype="auto", use_mla=True)
+    wanted = dict(head_size=576, dtype=torch.bfloat16, kv_cache_dtype="auto", use_mla=True)
     for changes, name in ((dict(), "AttnjitMLABackend"),
                           (dict(kv_cache_dtype="fp8"), "AttnjitMLABackend"),
                           (dict(use_sparse=True), "AttnjitSparseMLABackend"),
                           (dict(use_sparse=True, kv_cache_dtype="fp8_ds_mla"),
                            "AttnjitSparseMLABackend"),
                           (dict(use_mla=False, head_size=128), "AttnjitBackend")):
-        found = get_attn_backend(**{**asked, **changes})
+        found = get_attn_backend(**{**wanted, **changes})
         assert found.__name__ == name and found.get_name() == "ATTNJIT", (changes, found)
         assert found.full_cls_name()[1] == name
     for changes, text in ((dict(kv_cache_dtype="fp8_e5m2"), "kv_cache_dtype"),
@@ -325,7 +342,7 @@ def answers(config):
                            "fp8_ds_mla beside"),
                           (dict(has_sink=True), "sinks"), (dict(head_size=2048), "qk_depth")):
         try:
-            get_attn_backend(**{**asked, **changes})
+            get_attn_backend(**{**wanted, **changes})
         except ValueError as error:
             assert text in str(error) and "\n" not in str(error), error
         else:
@@ -334,7 +351,7 @@ def answers(config):
 
 def main():
     reference.install()
-    _mla._find = find
+    _mla._find, vllm_service.ask = find, asked.extend
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "config.json").write_text(json.dumps(CONFIG))

@@ -18,6 +18,7 @@ from vllm.v1.attention.backends.registry import AttentionBackendEnum
 from vllm.utils import jit_monitor
 from vllm.v1.kv_cache_layout import KVCacheLayout
 
+import attnjit
 import reference
 from attnjit.integrations import vllm as integration
 from attnjit.integrations import vllm_backend, vllm_service
@@ -175,6 +176,7 @@ def builder_of(impl, layer, cache_dtype, drafts=0, **of_model):
                             else None))
     spec = types.SimpleNamespace(block_size=PAGE, dtype=cache_dtype)
     prewarmed.clear()
+    vllm_service._said.clear()
     return AttnjitBackend.get_builder_cls()(spec, ["layer"], config, torch.get_default_device())
 
 
@@ -341,6 +343,71 @@ def kinds():
     vllm_backend.envs = envs
 
 
+def keys_that_are_asked_for():
+    """The kernels that a layer asks for at start are those that its steps launch, by their keys."""
+    launched = []
+
+    def record(tensors, params, numbers, fields, number, stream, q_len, kv_len, scale, layout,
+               fallback):
+        named = reference._launch.Tensors(*tensors).rows_first(layout)
+        reference._launch.check(named, fields, q_len, kv_len)
+        launched.append(reference._launch.spec_of(named, fields, vllm_backend._arch()))
+
+    dense, reference._torch.launch = reference._torch.launch, record
+    images = {"mm_req_doc_ranges": {0: [(9, 15)]}}
+    sinks = {"sinks": torch.zeros(HEADS, dtype=torch.bfloat16)}
+    cases = [({}, {}, {}, {}), ({"sliding_window": 5}, {}, {}, {}),
+             ({"sliding_window": 700, **sinks}, {}, {}, {}), ({"logits_soft_cap": 7.0}, {}, {}, {}),
+             ({"alibi_slopes": [0.5] * HEADS}, {}, {}, {}), ({}, {"drafts": 3}, {}, {}),
+             ({"kv_cache_dtype": "fp8"}, {}, {}, {}),
+             ({"kv_cache_dtype": "fp8", **sinks}, {"drafts": 1}, {}, {}),
+             ({"attn_type": "encoder_only"}, {}, {"causal": False}, {}),
+             ({"attn_type": "encoder_only", "sliding_window": 6}, {}, {"causal": False}, {}),
+             ({"attn_type": "encoder_decoder"}, {}, {"causal": False}, {}),
+             ({}, {"is_mm_prefix_lm": True}, images, {}),
+             ({"sliding_window": 6}, {"is_mm_prefix_lm": True}, images,
+              {"mm_prefix_clamp_sliding_window": True}),
+             ({}, {"rswa_window": 4}, {"rswa_prefix_lens": torch.tensor([9, 30, 1]).int()}, {}),
+             ({}, {"is_invariant": True}, {}, {})]
+    with attnjit.Service(no_disk_cache=1) as service:
+        for arch, (options, model, step_has, layer_has), of_heads in itertools.product(
+                ("sm_90a", "sm_100a"), cases, (False, True)):
+            if of_heads and "kv_cache_dtype" not in options:
+                continue
+            vllm_backend._arch = lambda arch=arch: arch
+            invariant = "is_invariant" in model
+            vllm_backend.envs = types.SimpleNamespace(VLLM_BATCH_INVARIANT=invariant)
+            layer = torch.nn.Module()
+            for name, value in layer_has.items():
+                setattr(layer, name, value)
+            layer._q_scale, layer._k_scale, layer._v_scale = (
+                torch.ones((KV_HEADS,) if of_heads else ()) for _ in range(3))
+            impl = AttnjitImpl(HEADS, DEPTH, 0.3, KV_HEADS, **options)
+            builder = builder_of(impl, layer, torch.bfloat16, **model)
+            asked = {service.prepare(spec).key for spec in prewarmed}
+            assert asked
+            eight = "kv_cache_dtype" in options
+            cache = torch.zeros(PAGES, KV_HEADS, PAGE, 2 * DEPTH,
+                                dtype=torch.uint8 if eight else torch.bfloat16)
+            launched.clear()
+            drafts = model.get("drafts", 0)
+            for rows in ([20, 7, 1], [1, 1, 1], [1 + drafts] * 3):
+                images_alone = "mm_req_doc_ranges" in step_has and max(rows) < 20
+                more = {} if images_alone else step_has
+                step = metadata(builder, rows, [20, 33, 9], **more)
+                q = torch.zeros(sum(rows), HEADS, DEPTH, dtype=torch.bfloat16)
+                k, v = (torch.zeros(sum(rows), KV_HEADS, DEPTH, dtype=torch.bfloat16) for _ in "kv")
+                out = torch.zeros(sum(rows), HEADS * DEPTH, dtype=torch.bfloat16)
+                q = q.to(E4M3) if impl.supports_quant_query_input else q
+                impl.forward(layer, q, k, v, cache, step, out)
+            used = {service.prepare(spec).key for spec in launched}
+            assert used <= asked, (options, model, launched, prewarmed)
+            # Images are asked for beside a step without any.
+            assert len(asked - used) <= int("is_mm_prefix_lm" in model), (options, model)
+    reference._torch.launch, vllm_backend.envs = dense, envs
+    vllm_backend._arch = lambda: "sm_90a"
+
+
 def answers_of(changes):
     asked = dict(head_size=128, dtype=torch.bfloat16, kv_cache_dtype="auto", block_size=16,
                  use_mla=False, has_sink=False, use_sparse=False, use_mm_prefix=False,
@@ -472,23 +539,17 @@ def monitor():
     jit_monitor._active, jit_monitor._mode = False, "warn"
 
 
-def ready(tensors, fields, number, stream, q_len, kv_len, fallback):
-    """Stands for the queue of compiles."""
-    reference._launch.check(tensors, fields, q_len, kv_len)
-    prewarmed.append(reference._launch.spec_of(tensors, fields, "sm_90a"))
-    return False
-
-
 prewarmed = []
 reference.install()
-if not reference.ON_GPU:
-    reference._launch.prepare = ready
+vllm_service.ask = prewarmed.extend
 torch.manual_seed(0)
 answers()
 layers()
 eight_bits()
 kinds()
 monitor()
+if not reference.ON_GPU:
+    keys_that_are_asked_for()
 if not reference.ON_GPU:
     context_parallel()
 import vllm  # noqa: E402

@@ -21,16 +21,16 @@ from vllm.v1.attention.backend import (AttentionBackend, AttentionCGSupport, Att
 from vllm.v1.attention.backends.utils import fill_mm_prefix_query_ranges, get_dcp_local_seq_lens
 
 from .. import Mask, ScoreMod, alibi, attention, paged_attention
-from ._specs import eight_bit_cache, sliding_window as window_mask, why_not
+from . import vllm_service
+from ._layers import EIGHT_BITS, MOST_ROWS, Layer, Server, mask_of, types_of, vllm_specs
+from ._specs import eight_bit_cache, why_not
 from .vllm_service import launches, raise_refused, say_start, service
 
 _ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a", (10, 3): "sm_103a"}
 _DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
-_EIGHT_BITS = ("fp8", "fp8_e4m3")  # of vLLM's names of a cache's types: those of e4m3
 _SIXTEEN_BITS = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 _LEAST_PAGE = 16
 _ENCODERS = (AttentionType.ENCODER, AttentionType.ENCODER_ONLY)
-_MOST_ROWS = 8  # of each request, where they are as many: more are a prompt's
 # What kernels of batch-invariant mode may need beside their tensors: their parts' results.
 _INVARIANT_BYTES = 1 << 29
 #: What the start's line says, and python/README.md.
@@ -38,46 +38,7 @@ REFUSED = ("caches of 8 bits but e4m3 with scales of tensors or heads, caches of
            "context parallelism, windows and sinks beside MLA or decode context parallelism")
 
 
-# --- masks
-
 _NO_MASK, _CAUSAL = Mask("null"), Mask("causal")
-_PARAMS = {"causal": "i32[]", "image": "i32[][]", "prefix": "i32[]"}
-
-
-def _code(name: str, code: str) -> Mask:
-    """The mask of an expression, which says by itself which arrays it reads."""
-    params = [{"name": one, "type": kind} for one, kind in _PARAMS.items() if f"p.{one}[" in code]
-    return Mask({"kind": "custom", "name": name, "code": code, "params": params})
-
-
-def mask_of(window: Optional[int], causal: Any, *, image: Optional[str] = None,
-            prefix_window: Optional[int] = None) -> Mask:
-    """The mask of a layer's step.
-
-    Args:
-        window: keys that a row sees, its own among them; without `causal` to both sides.
-        causal: True, False, or "each": as the array `causal` says of each request.
-        image: "free", or "window": a row of an image sees all of it, or what its window has of it;
-            the array `image` has each row's first and last key.
-        prefix_window: rows see the prompt, as long as the array `prefix` says, and so many keys.
-    """
-    if prefix_window is not None:
-        return _code("reference_window", "kv_idx <= q_idx && (kv_idx < p.prefix[b] || "
-                     f"q_idx - kv_idx < {int(prefix_window)})")
-    if image is None and causal != "each":
-        if window is None:
-            return _CAUSAL if causal else _NO_MASK
-        return Mask(window_mask(window) if causal else
-                    {"kind": "sliding_window", "window": int(window),
-                     "window_right": int(window) - 1} if window > 1 else
-                    window_mask(window))
-    near = "" if window is None else f" && q_idx - kv_idx < {int(window)}"
-    if causal == "each":
-        ahead = "" if window is None else f" && kv_idx - q_idx < {int(window)}"
-        return _code("causal_or_not", f"(p.causal[b] == 0 || kv_idx <= q_idx){near}{ahead}")
-    inside = "kv_idx >= p.image[total_row][0] && kv_idx <= p.image[total_row][1]"
-    return _code("images", f"(kv_idx <= q_idx{near}) || "
-                 f"({inside}{near if image == 'window' else ''})")
 
 
 def with_arrays(mask: Mask, **arrays: torch.Tensor) -> Mask:
@@ -91,7 +52,7 @@ def why_no_cache(kv_cache_dtype: str, dtype: Optional[torch.dtype] = None) -> Op
     """Why the kernels do not read such a cache, of a model of `dtype`; None: they do."""
     of_the_model = (kv_cache_dtype == "auto" or kv_cache_dtype in _SIXTEEN_BITS
                     and dtype in (None, _SIXTEEN_BITS[kv_cache_dtype]))
-    if of_the_model or kv_cache_dtype in _EIGHT_BITS:
+    if of_the_model or kv_cache_dtype in EIGHT_BITS:
         return None
     return (f"attnjit: a cache of {kv_cache_dtype} is not served: only of the model's type, and of "
             "fp8_e4m3 with scales of tensors or of heads")
@@ -125,7 +86,7 @@ class AttnjitBackend(AttentionBackend):
     forward_includes_kv_cache_update: bool = False
     supports_kv_cache_update_bypass: bool = True
     supported_dtypes: ClassVar[List[torch.dtype]] = list(_DTYPES)
-    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *_SIXTEEN_BITS, *_EIGHT_BITS]
+    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *_SIXTEEN_BITS, *EIGHT_BITS]
 
     @staticmethod
     def get_name() -> str:
@@ -194,14 +155,14 @@ class AttnjitBackend(AttentionBackend):
             return None  # the other questions give the reason
         if kv_cache_dtype is not None and why_no_cache(kv_cache_dtype, dtype) is not None:
             return why_no_cache(kv_cache_dtype, dtype)
-        mask = mask_of(None, True, image="free") if use_mm_prefix else _CAUSAL
+        mask = mask_of(None, True, "free" if use_mm_prefix else "")
         fields: Dict[str, Any] = dict(arch=arch, num_q_heads=8, group=4, qk_depth=head_size,
                                       page_size=block_size or _LEAST_PAGE, ragged=True,
-                                      sink=has_sink, mask=mask.spec)
+                                      sink=has_sink, mask=mask)
         if envs.VLLM_BATCH_INVARIANT:
             fields["partition_keys"] = 384
         reason = why_not(**(eight_bit_cache(_DTYPES[dtype], **fields)
-                            if kv_cache_dtype in _EIGHT_BITS
+                            if kv_cache_dtype in EIGHT_BITS
                             else {**fields, "qkv_dtype": _DTYPES[dtype]}))
         return None if reason is None else f"attnjit: {reason}"
 
@@ -279,7 +240,7 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
         # NOTE: adaptive verification trims rows on the device.
         self._most_rows = (1 if speculative is not None
                            and getattr(speculative, "enable_adaptive_verification", False)
-                           else _MOST_ROWS)
+                           else MOST_ROWS)
         if envs.VLLM_BATCH_INVARIANT:
             self._most_rows = 0  # one kernel for all, which gives a row the same bits in any batch
         drafts = getattr(speculative, "num_speculative_tokens", None) or 0
@@ -301,12 +262,13 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
             self._context_lens = torch.zeros(scheduler.max_num_seqs, dtype=torch.int32,
                                              device=device)
         say_start(_arch(), layers.values(), REFUSED)
+        server = Server(_arch() or "sm_90a", _DTYPES[model.dtype],
+                        getattr(kv_cache_spec, "block_size", _LEAST_PAGE), drafts=drafts,
+                        rows_differ=self._most_rows == 1)
         for name in layer_names:
             impl = layers[name].impl
             impl.configure(vllm_config)
-            rows = [n for n in {1, 1 + drafts} if n <= self._most_rows]
-            impl.prewarm(layers[name], getattr(kv_cache_spec, "block_size", _LEAST_PAGE),
-                         getattr(kv_cache_spec, "dtype", None), model.dtype, device, rows)
+            vllm_service.ask(vllm_specs(*impl.asked(layers[name], server)))
 
     @classmethod
     def get_cudagraph_support(cls, vllm_config: Any, kv_cache_spec: Any) -> AttentionCGSupport:
@@ -392,7 +354,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         self.kv_sharing_target_layer_name = kv_sharing_target_layer_name
         self.sinks = sinks
         self._encodes = attn_type in _ENCODERS
-        self._eight_bits = kv_cache_dtype in _EIGHT_BITS and not self._encodes
+        self._eight_bits = kv_cache_dtype in EIGHT_BITS and not self._encodes
         self._slopes = (None if alibi_slopes is None
                         else torch.tensor(alibi_slopes, dtype=torch.float32))
         self._score_mod = (ScoreMod({"kind": "softcap", "cap": float(logits_soft_cap)})
@@ -400,10 +362,10 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         self._masks: Dict[Any, Mask] = {}
         self._sink: Optional[torch.Tensor] = None
         self._views: Tuple[Any, Any, Any] = (None, None, None)
-        self._partition_keys, self._prefix_window = 0, None
+        self._partition_keys, self._prefix_window, self._images = 0, None, False
         # vLLM hands Q over in e4m3 where this says so.
-        self.supports_quant_query_input = (self._eight_bits and self.dcp_world_size == 1
-                                           and self._fields()["qkv_dtype"] == "e4m3")
+        self.supports_quant_query_input = (self._eight_bits
+                                           and self._types()["qkv_dtype"] == "e4m3")
 
     def said(self) -> str:
         """The layer in a line of the log."""
@@ -419,24 +381,41 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         """What the engine's configuration says of the layer, once it is whole."""
         model, scheduler = vllm_config.model_config, getattr(vllm_config, "scheduler_config", None)
         self._prefix_window = getattr(model, "rswa_window", None)
+        self._images = bool(getattr(model, "is_mm_prefix_lm", False))
         if envs.VLLM_BATCH_INVARIANT:
             self._partition_keys = partition_keys(vllm_config, 4 * self.num_heads * self.head_size,
                                                   scheduler.max_num_batched_tokens)
 
-    def _fields(self) -> Dict[str, Any]:
-        """The layer's spec, as far as which types go together hangs on it."""
-        fields = dict(arch=_arch() or "sm_90a", num_q_heads=self.num_heads,
-                      group=self.num_heads // self.num_kv_heads, qk_depth=self.head_size,
-                      page_size=_LEAST_PAGE, ragged=True, sink=self.sinks is not None)
-        return (eight_bit_cache("bf16", **fields) if self._eight_bits
-                else {**fields, "qkv_dtype": "bf16"})
+    def asked(self, layer: Any, server: Server) -> Tuple[Layer, Server]:
+        """What the kernels that the layer asks for hang on."""
+        decodes = self.attn_type == AttentionType.DECODER
+        clamped = getattr(layer, "mm_prefix_clamp_sliding_window", False) and self.sliding_window
+        heads = (self._eight_bits and layer is not None
+                 and any(one.numel() > 1 for one in (layer._k_scale, layer._v_scale)))
+        return Layer(
+            self.num_heads, self.num_kv_heads, self.head_size,
+            getattr(layer, "head_size_v", self.head_size), self.sliding_window or 0,
+            self.soft_cap or 0.0, self.sinks is not None, self._slopes is not None,
+            both_ways=self._encodes, cross=self.attn_type == AttentionType.ENCODER_DECODER,
+            images=("window" if clamped else "free") if decodes and self._images else "",
+            prefix_window=self._prefix_window or 0,
+        ), replace(server, cache=self.kv_cache_dtype, head_scales=heads,
+                   partition_keys=self._partition_keys, sharing=self.dcp_world_size)
+
+    def _types(self) -> Dict[str, Any]:
+        """Which types go together in the layer's kernels."""
+        server = Server(_arch() or "sm_90a", "bf16", _LEAST_PAGE)
+        return types_of(*self.asked(None, server))
 
     def fused_output_quant_supported(self, quant_key: Any) -> bool:
         """Whether the kernels write what vLLM would quantise after them."""
         from vllm.model_executor.layers.quantization.utils.quant_utils import kFp8StaticTensorSym
 
-        return (quant_key == kFp8StaticTensorSym and self.dcp_world_size == 1
-                and why_not(**{**self._fields(), "output_dtype": "e4m3"}) is None)
+        if quant_key != kFp8StaticTensorSym or self.dcp_world_size > 1 or self._encodes:
+            return False
+        layer, server = self.asked(None, Server(_arch() or "sm_90a", "bf16", _LEAST_PAGE))
+        return all(why_not(**{**spec, "output_dtype": "e4m3"}) is None
+                   for spec in vllm_specs(layer, server))
 
     def _halves(self, kv_cache: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
         """[pages, page_size, kv_heads, depth] of keys and of values, of vLLM's
@@ -479,8 +458,8 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         prefix = self._prefix_window if step.prefix_lens is not None else None
         kind = ("each" if each else bool(step.causal), image, prefix)
         if kind not in self._masks:
-            self._masks[kind] = mask_of(self.sliding_window, kind[0], image=image,
-                                        prefix_window=prefix)
+            self._masks[kind] = Mask(mask_of(self.sliding_window, kind[0], image or "",
+                                             prefix or 0))
         mask = self._masks[kind]
         if not mask.declared:
             return mask
@@ -546,7 +525,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
                 shared: Dict[str, Any]) -> None:
         """Rows that see their own request's, without a cache."""
         if False not in self._masks:
-            self._masks[False] = mask_of(self.sliding_window, False)
+            self._masks[False] = Mask(mask_of(self.sliding_window, False))
         offsets = step.query_start_loc
         launches["encoder"] += 1
         attention(q, k.view(len(q), self.num_kv_heads, -1), v.view(len(q), self.num_kv_heads, -1),
@@ -577,7 +556,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         k, v = (x.view(len(q), self.num_kv_heads, -1) for x in (k, v))
         new, new_sums = attention(
             q, k, v, q_offsets=offsets, kv_offsets=offsets, max_q_len=step.max_query_len,
-            max_kv_len=step.max_query_len, mask=mask_of(None, step.causal), lse=True,
+            max_kv_len=step.max_query_len, mask=Mask(mask_of(None, step.causal)), lse=True,
             out=torch.empty_like(out), **shared)
         merge_attn_states(out, context, sums.transpose(0, 1).contiguous(), new, new_sums)
 
@@ -600,53 +579,3 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         keys, values = self._halves(kv_cache)
         reshape_and_cache_flash(key, value, keys, values, slot_mapping, self.kv_cache_dtype,
                                 layer._k_scale, layer._v_scale)
-
-    def prewarm(self, layer: Any, block_size: int, cache_dtype: Optional[torch.dtype],
-                dtype: torch.dtype, device: torch.device, rows: List[int]) -> None:
-        """Compiles the layer's kernels in the background, by calls on one empty request.
-
-        `rows`: that requests have where they are as many.
-        """
-        depth = self.head_size
-        depth_v = getattr(layer, "head_size_v", depth)
-        offsets, lens, table = (torch.zeros(shape, dtype=torch.int32, device=device)
-                                for shape in ((2,), (1,), (1, 1)))
-
-        def zeros(count: int, heads: int, width: int) -> torch.Tensor:
-            return torch.zeros(count, heads, width, dtype=dtype, device=device)
-
-        def call(make: Any, q: torch.Tensor, *others: Any, **more: Any) -> None:
-            q = q.to(torch.float8_e4m3fn) if self.supports_quant_query_input else q
-            make(q, *others, service=service(), scale=self.scale, sink=self._sinks(),
-                 score_mod=self._modification(device), meanwhile=lambda: None,
-                 **{**self._scales(layer, q, 1), **more})
-
-        q, out = zeros(1, self.num_heads, depth), zeros(1, self.num_heads, depth_v)
-        if self._encodes:
-            k, v = zeros(1, self.num_kv_heads, depth), zeros(1, self.num_kv_heads, depth_v)
-            call(attention, q, k, v, q_offsets=offsets, kv_offsets=offsets, max_q_len=1,
-                 max_kv_len=1, mask=mask_of(self.sliding_window, False), out=out)
-            return
-        keys, values = self._halves(torch.zeros(
-            1, self.num_kv_heads, block_size, depth + depth_v, dtype=cache_dtype, device=device))
-        if self._eight_bits:
-            keys, values = keys.view(torch.float8_e4m3fn), values.view(torch.float8_e4m3fn)
-        if self.dcp_world_size > 1:
-            shared = dict(q_offsets=offsets, max_q_len=1, lse=True)
-            k, v = zeros(1, self.num_kv_heads, depth), zeros(1, self.num_kv_heads, depth_v)
-            call(attention, q, k, v, kv_offsets=offsets, max_kv_len=1, mask=_CAUSAL, out=out,
-                 k_scale=None, v_scale=None, q_scale=None, **shared)
-            q, out = (x.repeat(1, self.dcp_world_size, 1) for x in (q, out))
-            call(paged_attention, q, keys, values, table, lens, mask=_NO_MASK, out=out,
-                 partition_keys=self._partition_keys, **shared)
-            return
-        causal = self.attn_type != AttentionType.ENCODER_DECODER
-        shared = dict(mask=mask_of(self.sliding_window, causal),
-                      partition_keys=self._partition_keys)
-        call(paged_attention, q, keys, values, table, lens, q_offsets=offsets, max_q_len=1, out=out,
-             **shared)
-        for count in rows:
-            q, out = zeros(count, self.num_heads, depth), zeros(count, self.num_heads, depth_v)
-            if count > 1:
-                q, out = q[None], out[None]
-            call(paged_attention, q, keys, values, table, lens, out=out, **shared)

@@ -22,16 +22,15 @@ from vllm.v1.attention.backend import AttentionCGSupport, AttentionType, Multipl
 from vllm.v1.attention.backends.mla.sparse_utils import align_blocks_to_rows, flat_kv_row_view
 
 from .. import Mask
-from .._mla import DSV32_BYTES, ROPE, mla_attention
+from .._mla import ROPE, mla_attention
+from . import vllm_service
+from ._layers import (DSV32, EIGHT_BITS, MOST_ROWS, Layer, Server, interleaved, vllm_specs)
 from ._specs import why_not
-from .vllm_backend import (_ARCHITECTURES, _CAUSAL, _DTYPES, _EIGHT_BITS, _LEAST_PAGE, _NO_MASK,
-                           _SIXTEEN_BITS, REFUSED, _arch, partition_keys, rows_of_each,
-                           with_arrays)
+from .vllm_backend import (_ARCHITECTURES, _CAUSAL, _DTYPES, _LEAST_PAGE, _NO_MASK, _SIXTEEN_BITS,
+                           REFUSED, _arch, partition_keys, rows_of_each, with_arrays)
 from .vllm_service import launches, raise_refused, say_start, service
 
-_DSV32 = "fp8_ds_mla"
 _LIST_STEP = 64  # lists are of a multiple of so many keys
-_MOST_ROWS = 8  # of each request, where they are as many
 
 
 def _fields(arch: str, dtype: torch.dtype, head_size: int, latent: int, cache: str,
@@ -40,9 +39,9 @@ def _fields(arch: str, dtype: torch.dtype, head_size: int, latent: int, cache: s
     fields = {"arch": arch, "num_q_heads": 16, "group": 16, "qk_depth": head_size,
               "ov_depth": latent, "qkv_dtype": _DTYPES[dtype], "mla": "decode",
               "page_size": page_size, "ragged": True, **more}
-    if cache in _EIGHT_BITS:
+    if cache in EIGHT_BITS:
         fields.update(kv_dtype="e4m3", scales="tensor")
-    elif cache == _DSV32:
+    elif cache == DSV32:
         fields["cache_format"] = "dsv32"
     if envs.VLLM_BATCH_INVARIANT:
         fields["partition_keys"] = 384
@@ -112,7 +111,7 @@ def _why_no_kernel(capability: Any, dtype: torch.dtype, head_size: int, cache: O
 class AttnjitMLABackend(_Answers, MLACommonBackend):
     """What vLLM asks of a layer of MLA that sees its whole cache."""
 
-    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *_SIXTEEN_BITS, *_EIGHT_BITS]
+    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *_SIXTEEN_BITS, *EIGHT_BITS]
 
     @staticmethod
     def get_impl_cls() -> type:
@@ -159,17 +158,19 @@ class AttnjitMLAMetadataBuilder(MLACommonMetadataBuilder[MLACommonMetadata]):
                  device: torch.device) -> None:
         super().__init__(kv_cache_spec, layer_names, vllm_config, device,
                          supports_dcp_with_varlen=True)
-        self._most_rows = 0 if envs.VLLM_BATCH_INVARIANT else _MOST_ROWS
+        self._most_rows = 0 if envs.VLLM_BATCH_INVARIANT else MOST_ROWS
         speculative = vllm_config.speculative_config
         if speculative is not None and getattr(speculative, "enable_adaptive_verification", False):
             self._most_rows = min(1, self._most_rows)  # it trims rows on the device
         layers = vllm_config.compilation_config.static_forward_context
-        rows = [n for n in {1, self.reorder_batch_threshold} if n <= self._most_rows]
         say_start(_arch(), layers.values(), REFUSED)
         for name in layer_names:
-            layers[name].impl.configure(vllm_config, self.reorder_batch_threshold)
-            layers[name].impl.prewarm(layers[name], kv_cache_spec.block_size,
-                                      self.model_config.dtype, device, rows)
+            impl = layers[name].impl
+            impl.configure(vllm_config, self.reorder_batch_threshold)
+            server = _server(impl, kv_cache_spec, self.model_config, vllm_config,
+                             drafts=self.reorder_batch_threshold - 1,
+                             rows_differ=self._most_rows == 1)
+            vllm_service.ask(vllm_specs(_layer(impl), server, impl.dcp_rank))
 
     @classmethod
     def get_varlen_cudagraph_max_query_len(cls, vllm_config: Any,
@@ -209,6 +210,19 @@ def _cannot(alibi_slopes: Any, sliding_window: Any, logits_soft_cap: Any, attn_t
             raise NotImplementedError(f"attnjit: {text} beside MLA is not served in vLLM")
 
 
+def _layer(impl: Any, topk: int = 0) -> Layer:
+    """What the kernels that a layer asks for hang on."""
+    return Layer(impl.num_heads, impl.num_heads, impl.qk_head_dim, impl.v_head_dim,
+                 latent=impl.kv_lora_rank, rope=impl.head_size - impl.kv_lora_rank, topk=topk)
+
+
+def _server(impl: Any, kv_cache_spec: Any, model: Any, vllm_config: Any, **more: Any) -> Server:
+    return Server(_arch() or "sm_90a", _DTYPES[model.dtype], kv_cache_spec.block_size,
+                  impl.kv_cache_dtype, partition_keys=impl._partition_keys,
+                  sharing=impl.dcp_world_size,
+                  interleave=vllm_config.parallel_config.cp_kv_cache_interleave_size, **more)
+
+
 def _said(impl: Any) -> str:
     """A layer in a line of the log."""
     cache = "" if impl.kv_cache_dtype in ("auto", *_SIXTEEN_BITS) else f" of {impl.kv_cache_dtype}"
@@ -237,7 +251,7 @@ class AttnjitMLAImpl(MLACommonImpl[MLACommonMetadata]):
         super().__init__(num_heads, head_size, scale, num_kv_heads, alibi_slopes, sliding_window,
                          kv_cache_dtype, logits_soft_cap, attn_type, kv_sharing_target_layer_name,
                          **mla_args)
-        self._eight_bits = kv_cache_dtype in _EIGHT_BITS
+        self._eight_bits = kv_cache_dtype in EIGHT_BITS
         self.supports_quant_query_input = False  # Q keeps its 16 bits
         self._partition_keys = 0
         self._shared: Optional[Mask] = None
@@ -252,14 +266,9 @@ class AttnjitMLAImpl(MLACommonImpl[MLACommonMetadata]):
             vllm_config, 4 * self.num_heads * self.dcp_world_size * self.kv_lora_rank,
             vllm_config.scheduler_config.max_num_seqs * rows)
         if self.dcp_world_size > 1:
-            every = vllm_config.parallel_config.cp_kv_cache_interleave_size
-            position = (f"kv_idx * {self.dcp_world_size} + {self.dcp_rank}" if every == 1 else
-                        f"(kv_idx / {every} * {self.dcp_world_size} + {self.dcp_rank}) * {every}"
-                        f" + kv_idx % {every}")
-            self._shared = Mask({
-                "kind": "custom", "name": "interleaved",
-                "code": f"{position} <= p.whole[b] - q_len + q_row",
-                "params": [{"name": "whole", "type": "i32[]"}]})
+            self._shared = Mask(interleaved(
+                self.dcp_world_size, self.dcp_rank,
+                vllm_config.parallel_config.cp_kv_cache_interleave_size))
 
     def _mask(self, causal: bool, decode: AttnjitMLADecodeMetadata) -> Mask:
         """NOTE: one row of a request sees all that a rank has, and all of it that came before."""
@@ -297,35 +306,13 @@ class AttnjitMLAImpl(MLACommonImpl[MLACommonMetadata]):
             sums = made[1].transpose(0, 1) if wants_lse else None
         return out, sums
 
-    def prewarm(self, layer: Any, block_size: int, dtype: torch.dtype, device: torch.device,
-                rows: List[int]) -> None:
-        """Compiles the layer's kernels in the background, by calls on one empty request."""
-        heads = self.num_heads * self.dcp_world_size
-        offsets, lens, table, whole = (torch.zeros(shape, dtype=torch.int32, device=device)
-                                       for shape in ((2,), (1,), (1, 1), (1,)))
-        cache = torch.zeros(1, block_size, self.head_size, device=device,
-                            dtype=torch.float8_e4m3fn if self._eight_bits else dtype)
-        for count in (0, *rows):
-            step = AttnjitMLADecodeMetadata(table, lens, whole, offsets, count or 2, block_size,
-                                            count)
-            q = torch.zeros(max(1, count), heads, self.head_size, dtype=dtype, device=device)
-            out = q.new_empty(*q.shape[:-1], self.kv_lora_rank)
-            given = (dict(q_offsets=offsets, max_q_len=1) if not count else {})
-            if count:
-                q, out = q[None], out[None]
-            mla_attention(q, cache, table, lens, out=out, latent=self.kv_lora_rank,
-                          mask=self._mask(True, step), scale=self.scale, service=service(),
-                          lse=self.need_to_return_lse_for_decode, meanwhile=lambda: None,
-                          partition_keys=self._partition_keys,
-                          k_scale=layer._k_scale.view(1) if self._eight_bits else None, **given)
-
 
 # --- over lists of keys
 
 class AttnjitSparseMLABackend(_Answers, MLACommonBackend):
     """What vLLM asks of a layer of MLA whose rows see the keys of lists."""
 
-    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *_SIXTEEN_BITS, *_EIGHT_BITS, _DSV32]
+    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *_SIXTEEN_BITS, *EIGHT_BITS, DSV32]
 
     @staticmethod
     def get_impl_cls() -> type:
@@ -354,8 +341,8 @@ class AttnjitSparseMLABackend(_Answers, MLACommonBackend):
                              device_capability: Any) -> Optional[str]:
         if not use_sparse:
             return None
-        if kv_cache_dtype == _DSV32 and dtype is not torch.bfloat16:
-            return f"attnjit: a cache of {_DSV32} beside a model of {dtype} is not served"
+        if kv_cache_dtype == DSV32 and dtype is not torch.bfloat16:
+            return f"attnjit: a cache of {DSV32} beside a model of {dtype} is not served"
         return _why_no_kernel(device_capability, dtype, head_size, kv_cache_dtype, block_size,
                               topk=_LIST_STEP)
 
@@ -378,9 +365,11 @@ class AttnjitSparseMLAMetadataBuilder(SparseMLACommonMetadataBuilder[AttnjitSpar
         layers = vllm_config.compilation_config.static_forward_context
         say_start(_arch(), layers.values(), REFUSED)
         for name in layer_names:
-            layers[name].impl.configure(vllm_config)
-            layers[name].impl.prewarm(layers[name], kv_cache_spec.block_size,
-                                      self.model_config.dtype, device)
+            impl = layers[name].impl
+            impl.configure(vllm_config)
+            vllm_service.ask(vllm_specs(
+                _layer(impl, impl._width),
+                _server(impl, kv_cache_spec, self.model_config, vllm_config), impl.dcp_rank))
 
 
 class AttnjitSparseMLAImpl(SparseMLACommonImpl[AttnjitSparseMLAMetadata]):
@@ -405,8 +394,8 @@ class AttnjitSparseMLAImpl(SparseMLACommonImpl[AttnjitSparseMLAMetadata]):
         if self._width % _LIST_STEP:
             raise NotImplementedError(f"attnjit: lists of {self._width} keys are not served: only "
                                       f"of a multiple of {_LIST_STEP}")
-        self._eight_bits = kv_cache_dtype in _EIGHT_BITS
-        self._dsv32 = kv_cache_dtype == _DSV32
+        self._eight_bits = kv_cache_dtype in EIGHT_BITS
+        self._dsv32 = kv_cache_dtype == DSV32
         self.supports_quant_query_input = False
         self._partition_keys = 0
 
@@ -444,14 +433,3 @@ class AttnjitSparseMLAImpl(SparseMLACommonImpl[AttnjitSparseMLAMetadata]):
                              lse=self.need_to_return_lse_for_decode,
                              partition_keys=self._partition_keys,
                              k_scale=layer._k_scale.view(1) if self._eight_bits else None, **more)
-
-    def prewarm(self, layer: Any, block_size: int, dtype: torch.dtype,
-                device: torch.device) -> None:
-        """Compiles the layer's kernel in the background, by a call on one row."""
-        kind = (torch.uint8 if self._dsv32 else torch.float8_e4m3fn if self._eight_bits else dtype)
-        width = DSV32_BYTES if self._dsv32 else self.head_size
-        q = torch.zeros(1, self.num_heads * self.dcp_world_size, self.head_size, dtype=dtype,
-                        device=device)
-        self._call(q, torch.zeros(1, block_size, width, dtype=kind, device=device),
-                   torch.full((1, self._width), -1, dtype=torch.int32, device=device), layer,
-                   q.new_empty(*q.shape[:-1], self.kv_lora_rank), meanwhile=lambda: None)

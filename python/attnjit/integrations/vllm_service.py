@@ -3,9 +3,10 @@
 is shown by the server's /metrics, and what it serves is said once, at start."""
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List, Optional, Set
 
 from vllm.logger import init_logger
 
@@ -26,9 +27,23 @@ def service() -> Service:
     """The Service of all layers."""
     if not _services or _services[0].forked:
         forbidden = int(os.environ.get(FORBID, "0") not in ("", "0"))
+        _asked.clear()
         _services[:] = [Service(on_compile=_tell_monitor, forbid_compile=forbidden)]
         _reporters[:] = [reporter_of(counters, _labels)]
     return _services[0]
+
+
+_asked: Set[str] = set()
+
+
+def ask(specs: Iterable[Dict[str, Any]]) -> None:
+    """Has kernels compiled in the background that no cache has; of specs that none serves it raises
+    why."""
+    for spec in specs:
+        text = json.dumps(spec, sort_keys=True)
+        if text not in _asked:
+            service().try_get(service().prepare(text))
+            _asked.add(text)
 
 
 def _tell_monitor(event: Dict[str, Any]) -> None:

@@ -8,7 +8,11 @@ from ._nvrtc import nvrtc_path
 
 
 def main() -> None:
-    """Becomes the command, with this process's arguments."""
+    """Becomes the command, with this process's arguments. What servers ask for Python says."""
+    if sys.argv[1:2] == ["manifest"] and any(one.split("=")[0] == "--for" for one in sys.argv):
+        from .integrations import manifests
+        manifests.main(sys.argv[2:])
+        return
     found = nvrtc_path()
     if found:
         os.environ["ATTNJIT_NVRTC"] = found

@@ -89,6 +89,32 @@ Result<Json> served(const Manifest& manifest) {
   return archs;
 }
 
+/// The kinds of layers as a rank of each number of GPUs has them, for those who make specs of them.
+Result<Json> layers_of(const models::ModelAttention& model, const std::vector<int>& gpus) {
+  Json layers = Json::array();
+  for (const int number : gpus) {
+    for (const models::LayerKind& kind : model.kinds) {
+      Result<models::LayerKind> part = models::shard(kind, number);
+      if (!part) return std::move(part).error();
+      layers.push_back({{"gpus", number},
+                        {"q_heads", part->q_heads},
+                        {"kv_heads", part->kv_heads},
+                        {"qk_depth", part->qk_depth},
+                        {"ov_depth", part->ov_depth},
+                        {"window", part->window},
+                        {"both_ways", part->both_ways},
+                        {"chunk", part->chunk},
+                        {"softcap", part->softcap},
+                        {"sink", part->sink},
+                        {"alibi", part->alibi},
+                        {"latent", part->latent},
+                        {"rope", part->rope},
+                        {"topk", part->topk}});
+    }
+  }
+  return layers;
+}
+
 }  // namespace
 
 Result<Report> run_manifest(const ManifestArguments& arguments) {
@@ -121,6 +147,10 @@ Result<Report> run_manifest(const ManifestArguments& arguments) {
   json["specs"] = manifest->specs.size();
   json["archs"] = *std::move(archs);
   json["notes"] = model->notes;
+  Result<Json> layers = layers_of(*model, options->tensor_parallel);
+  if (!layers) return std::move(layers).error();
+  json["dtype"] = to_string(model->dtype);
+  json["layers"] = *std::move(layers);
   if (arguments.output.empty()) {
     report.text = *text;
     report.verbatim = true;

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""attnjit manifest CONFIG --for vllm: the specs that the server's backend will ask for.
+
+The command reads the configuration; the specs are made by what the backend calls itself.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from typing import Any, Dict, List
+
+from .._abi import command_path
+from ._layers import DSV32, EIGHT_BITS, Layer, Server, vllm_specs
+
+_ARCHS = ("sm_90a", "sm_100a", "sm_103a")
+
+
+def _numbers(text: str) -> List[int]:
+    """N[,N..]: numbers from 1 on."""
+    numbers = [int(one) for one in text.split(",")]
+    if min(numbers) < 1:
+        raise ValueError(text)
+    return numbers
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="attnjit manifest", description=__doc__.splitlines()[0])
+    made.add_argument("config", help="config.json of the model")
+    made.add_argument("--for", dest="server", required=True, choices=["vllm"])
+    made.add_argument("--arch", choices=_ARCHS, help="of the GPU, on which the types of a cache of "
+                      "fp8 depend; it is needed for those alone")
+    made.add_argument("--tp", default="1", metavar="N[,N..]", help="--tensor-parallel-size")
+    made.add_argument("--page", type=_numbers, metavar="N[,N..]",
+                      help="--block-size; default: 16, of MLA 64")
+    made.add_argument("--dtype", choices=["bf16", "fp16"], help="default: the model's")
+    made.add_argument("--kv-cache-dtype", default="auto", choices=["auto", *EIGHT_BITS, DSV32])
+    made.add_argument("--head-scales", action="store_true",
+                      help="the checkpoint has scales of heads beside a cache of fp8")
+    made.add_argument("--drafts", type=int, default=0, metavar="N", help="tokens of a draft")
+    made.add_argument("--dcp", type=int, default=1, metavar="N",
+                      help="--decode-context-parallel-size")
+    made.add_argument("--images", choices=["free", "window"], default="",
+                      help="rows of an image see all of it, or what their window has of it")
+    made.add_argument("--name", help="the model's name; default: its architecture")
+    made.add_argument("-o", dest="output", metavar="FILE", help="default: standard output")
+    return made
+
+
+def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str, Any]]:
+    """The specs of a model as `attnjit manifest --json` describes it, each once."""
+    found: List[Dict[str, Any]] = []
+    for one in model["layers"]:
+        layer = Layer(**{name: one[name] for name in (
+            "q_heads", "kv_heads", "qk_depth", "ov_depth", "window", "softcap", "sink", "alibi",
+            "both_ways", "latent", "rope", "topk")},
+                      images="" if one["both_ways"] or one["latent"] else given.images)
+        pages = given.page or [64 if layer.latent else 16]
+        for page, rank in ((page, rank) for page in pages for rank in range(given.dcp)):
+            server = Server(given.arch or _ARCHS[0], given.dtype or model["dtype"], page,
+                            given.kv_cache_dtype, given.drafts, head_scales=given.head_scales,
+                            sharing=given.dcp)
+            for spec in vllm_specs(layer, server, rank):
+                del spec["arch"]  # a prewarm says it
+                if spec not in found:
+                    found.append(spec)
+    return found
+
+
+def main(arguments: List[str]) -> None:
+    """Writes a manifest; exits as the command does."""
+    given = parser().parse_args(arguments)
+    if given.kv_cache_dtype in EIGHT_BITS and given.arch is None:
+        parser().error(f"--arch: is missing; allowed: {', '.join(_ARCHS)}")
+    done = subprocess.run([command_path(), "manifest", given.config, "--json", "--tp", given.tp],
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.stderr.write(done.stderr)
+        sys.exit(done.returncode)
+    model = json.loads(done.stdout)
+    head = {"name": given.name or model["name"],
+            "source": "; ".join([given.config, *model["notes"]])}
+    lines = ",\n    ".join(map(json.dumps, specs_of(model, given)))
+    text = "".join(f"  {json.dumps(name)}: {json.dumps(value)},\n" for name, value in head.items())
+    text = f'{{\n{text}  "specs": [\n    {lines}\n  ]\n}}\n'
+    if given.output is None:
+        sys.stdout.write(text)
+        return
+    with open(given.output, "w", encoding="utf-8") as file:
+        file.write(text)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""attnjit manifest CONFIG --for vllm: each kernel of a model's layers once, and each is planned.
+
+What vLLM's backend launches is compared with the same function in tests/integrations.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from attnjit.integrations._specs import why_not
+
+LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
+         "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+         "torch_dtype": "bfloat16"}
+GEMMA3 = {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "head_dim": 256,
+          "hidden_size": 3840, "num_hidden_layers": 6, "num_attention_heads": 16,
+          "num_key_value_heads": 8, "sliding_window": 1024, "torch_dtype": "bfloat16",
+          "layer_types": ["sliding_attention"] * 5 + ["full_attention"]}
+DEEPSEEK = {"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3",
+            "num_attention_heads": 128, "num_key_value_heads": 128, "kv_lora_rank": 512,
+            "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+            "v_head_dim": 128, "hidden_size": 7168, "num_hidden_layers": 4,
+            "torch_dtype": "bfloat16"}
+
+
+def run(*arguments):
+    return subprocess.run([sys.executable, "-B", "-m", "attnjit", "manifest", *arguments],
+                          capture_output=True, text=True, env=os.environ, check=False)
+
+
+def specs(folder, config, *arguments, arch="sm_90a"):
+    path = pathlib.Path(folder, "config.json")
+    path.write_text(json.dumps(config))
+    done = run(str(path), "--for", "vllm", *arguments)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["specs"]
+    for spec in found:
+        reason = why_not(arch=arch, **spec)
+        assert reason is None and "arch" not in spec, (reason, spec)
+    return found
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        shared = {"num_q_heads": 32, "group": 4, "qk_depth": 128, "ov_depth": 128,
+                  "qkv_dtype": "bf16", "output_dtype": "bf16", "page_size": 16, "mask": "causal"}
+        assert specs(folder, LLAMA) == [{**shared, "ragged": True},
+                                        {**shared, "num_partitions": 0, "max_q_len": 1}]
+        assert {one["num_q_heads"] for one in specs(folder, LLAMA, "--tp", "1,4")} == {32, 8}
+        assert {one.get("max_q_len") for one in specs(folder, LLAMA, "--drafts", "3")} == {
+            None, 1, 4}
+        assert {one["qkv_dtype"] for one in specs(folder, LLAMA, "--dtype=fp16")} == {"fp16"}
+        assert {one["page_size"] for one in specs(folder, LLAMA, "--page", "32,64")} == {32, 64}
+        for arch, of_q in (("sm_90a", "bf16"), ("sm_100a", "e4m3")):
+            for spec in specs(folder, LLAMA, "--kv-cache-dtype", "fp8", "--arch", arch, arch=arch):
+                assert (spec["qkv_dtype"], spec["scales"]) == (of_q, "tensor"), spec
+                assert spec["output_dtype"] == "bf16"
+        windows = specs(folder, GEMMA3)
+        assert [one["mask"] for one in windows] == ["causal"] * 2 + [
+            {"kind": "sliding_window", "window": 1024}] * 2
+        names = {one["mask"]["name"] for one in specs(folder, GEMMA3, "--images", "free")
+                 if isinstance(one["mask"], dict) and "name" in one["mask"]}
+        assert names == {"images"}
+        latent = specs(folder, DEEPSEEK, "--tp", "8")
+        assert [(one["mla"], one["num_q_heads"], one["page_size"]) for one in latent] == [
+            ("decode", 16, 64)] * 2
+        ranks = specs(folder, DEEPSEEK, "--tp", "8", "--dcp", "2", "--drafts", "1")
+        assert all(one["num_q_heads"] == 32 and one["return_lse"] for one in ranks)
+        assert len({json.dumps(one["mask"]) for one in ranks}) == 3  # two ranks', and none
+
+        config = str(pathlib.Path(folder, "config.json"))
+        for arguments, text in ((("--kv-cache-dtype", "fp8"), "--arch"), (("--page", "x"), "x"),
+                                (("--tp", "7"), "7")):
+            pathlib.Path(config).write_text(json.dumps(LLAMA))
+            done = run(config, "--for=vllm", *arguments)
+            assert done.returncode == 2 and text in done.stderr, done
+        written = pathlib.Path(folder, "manifest.json")
+        assert run(config, "--for", "vllm", "-o", str(written)).returncode == 0
+        assert json.loads(written.read_text())["name"] == "llama"
+
+
+if __name__ == "__main__":
+    main()

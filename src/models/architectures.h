@@ -35,17 +35,18 @@ struct LayerRule {
 /// How many heads layers have, of what depth.
 enum class Heads {
   kUsual,
-  kLatent,    ///< MLA: a latent is K and V
-  kFalcon,    ///< one key-value head, unless fields say otherwise
-  kMpt,       ///< in attn_config
-  kGemma4,    ///< layers that see all keys have other heads
-  kMimo,      ///< layers with a window have twice the key-value heads
-  kInkling,   ///< layers with a window have the fields that begin with swa_
-  kLaguna,    ///< query heads are listed for each layer
-  kStep,      ///< layers with a window have attention_other_setting
-  kDots,      ///< MLA, and another in layers with a window
-  kOneRow,    ///< one head, whose rows are K and V
-  kNoHeadDim  ///< head_dim is not read
+  kLatent,      ///< MLA: a latent is K and V
+  kFalcon,      ///< one key-value head, unless fields say otherwise
+  kMpt,         ///< in attn_config
+  kGemma4,      ///< layers that see all keys have other heads
+  kMimo,        ///< layers with a window have twice the key-value heads
+  kInkling,     ///< layers with a window have the fields that begin with swa_
+  kLaguna,      ///< query heads are listed for each layer
+  kStep,        ///< layers with a window have attention_other_setting
+  kDots,        ///< MLA, and another in layers with a window
+  kOneRow,      ///< one head, whose rows are K and V
+  kNoHeadDim,   ///< head_dim is not read
+  kGivenDepth,  ///< head_dim must be given
 };
 
 struct Architecture {

@@ -160,6 +160,17 @@ LayerKind step_heads(Fields& fields, Reach reach) {
   return reach == Reach::kWindow && !fields.has("per_layer_config") ? other : layer;
 }
 
+/// A depth that is not the width over the heads where it is missing. Some published
+/// configurations have it under another name.
+LayerKind given_depth(Fields& fields) {
+  LayerKind layer;
+  layer.q_heads = fields.number("num_attention_heads");
+  layer.kv_heads = fields.number("num_key_value_heads", layer.q_heads);
+  const bool other = !fields.has("head_dim") && fields.has("attention_head_dim");
+  layer.qk_depth = layer.ov_depth = fields.number(other ? "attention_head_dim" : "head_dim");
+  return layer;
+}
+
 /// MLA, with other heads and another latent in layers with a window.
 LayerKind dots_heads(Fields& fields, Reach reach) {
   const LayerKind layer = latent_heads(fields);
@@ -213,6 +224,8 @@ LayerKind heads_of(const Architecture& architecture, Fields& fields, Reach reach
       return dots_heads(fields, reach);
     case Heads::kOneRow:
       return one_row(fields);
+    case Heads::kGivenDepth:
+      return given_depth(fields);
     case Heads::kNoHeadDim: {
       LayerKind layer = plain_heads(fields);
       layer.kv_heads = fields.number("num_key_value_heads", layer.q_heads);

@@ -126,13 +126,16 @@ constexpr Known kKnown[] = {
     {"inkling_text", "mtp_local_layer_ids"},
     {"inkling_text", "rel_extent"},
     {"inkling_text", "shared_expert_sink"},
+    {"laguna", "sliding_window"},  // of the layers that layer_types lists, which have read it
     {"longcat_flash", "num_layers"},
+    {"mellum", "sliding_window"},
     {"mimo_v2_flash", "attention_chunk_size"},
     {"minimax_m3_vl_text", "index_block_size"},
     {"minimax_m3_vl_text", "index_local_blocks"},
     {"minimax_m3_vl_text", "index_topk_blocks"},
     {"nemotron_h", "chunk_size"},
     {"nemotron_h", "mtp_hybrid_override_pattern"},
+    {"nemotron_h", "sliding_window"},
     {"phi3", "full_attn_mod", "1"},
     {"qwen4_exp_text", "heads_per_ngram"},
     {"qwen4_exp_text", "indexer_budget"},
@@ -140,6 +143,7 @@ constexpr Known kKnown[] = {
     {"qwen4_exp_text", "indexer_head_dim"},
     {"qwen4_exp_text", "indexer_kv_heads"},
     {"qwen4_exp_text", "indexer_n_heads"},
+    {"step3p5", "sliding_window"},
 };
 
 bool any_in(std::span<const std::string_view> parts, std::string_view name) {

@@ -34,6 +34,9 @@ WRONG = (
     ({**LLAMA, "num_hidden_layers": 3, "layer_types": ["full_attention"]}, (),
      ("layer_types", "has 1 layers, and num_hidden_layers is 3")),
     ({**LISTED, "index_topk": 0}, (), ("index_topk", "is 0")),
+    ({"model_type": "ministral"}, (), ("head_dim", "is missing")),
+    ({"model_type": "hunyuan_v1_moe", "head_dim": 128, "attention_head_dim": 64}, (),
+     ("attention_head_dim", "128")),
     ({"model_type": "gemma3_text", "head_dim": None}, (), ("head_dim", "is null")),
     ({"model_type": "qwen2", "num_attention_heads": 28, "hidden_size": 3584}, (),
      ("num_key_value_heads", "is 32, which does not divide 28", "by default")),
@@ -129,6 +132,7 @@ RIGHT = (
     ({**LLAMA, "num_hidden_layers": 3, "per_layer_config": {"0": {"num_key_value_heads": 4},
                                                             "2": {"skip": ["self_attn"]}}}, (),
      {(32, 8, 128, "causal"), (32, 4, 128, "causal")}),
+    ({"model_type": "hunyuan_v1_moe", "attention_head_dim": 64}, (), {(32, 1, 64, "causal")}),
     # Where a class takes the width over the heads, and does not ask that it be whole.
     ({"model_type": "glm4_moe"}, (), {(96, 12, 42, "causal")}),
     # Other names of lists of layers, and layer_types before them.

@@ -343,6 +343,19 @@ def kinds():
     vllm_backend.envs = envs
 
 
+def rows_that_are_as_many():
+    """Of each request; those that pad a graph have none, and its tokens are padded."""
+    for starts, tokens, most, right in (
+            ([0, 2, 4], 4, 2, 2), ([0, 2, 4, 4], 6, 2, 2), ([0, 2, 3, 3], 6, 2, 0),
+            ([0, 1, 4], 4, 3, 0), ([0, 1, 3], 4, 2, 0), ([0, 1, 2], 2, 2, 0), ([0, 1, 1], 2, 1, 1),
+            ([0, 9, 18], 18, 9, 0), ([0, 0, 0], 2, 1, 1)):
+        batch = types.SimpleNamespace(query_start_loc_cpu=torch.tensor(starts, device="cpu"),
+                                      num_reqs=len(starts) - 1, num_actual_tokens=tokens,
+                                      max_query_len=most)
+        found = vllm_backend.rows_of_each(batch, 8)
+        assert found == right, (starts, tokens, most, found)
+
+
 def keys_that_are_asked_for():
     """The kernels that a layer asks for at start are those that its steps launch, by their keys."""
     launched = []
@@ -548,6 +561,7 @@ layers()
 eight_bits()
 kinds()
 monitor()
+rows_that_are_as_many()
 if not reference.ON_GPU:
     keys_that_are_asked_for()
 if not reference.ON_GPU:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Dict, List, Optional, Tuple
 
-import numpy as np
 import torch
 import vllm.envs as envs
 from vllm.utils.torch_utils import canonicalize_singleton_dim_strides
@@ -220,9 +219,11 @@ def rows_of_each(common: CommonAttentionMetadata, most: int) -> int:
     rows = int(common.max_query_len)
     if not 0 < rows <= most or common.num_actual_tokens != common.num_reqs * rows:
         return 0
-    counts = np.diff(common.query_start_loc_cpu.numpy()[:common.num_reqs + 1])
-    real = np.count_nonzero(counts)
-    return rows if bool((counts[:real] == rows).all()) else 0
+    starts = common.query_start_loc_cpu[:common.num_reqs + 1].tolist()
+    last = starts[-1]
+    alike = last % rows == 0 and all(start == min(i * rows, last)
+                                     for i, start in enumerate(starts))
+    return rows if alike else 0
 
 
 class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):

@@ -147,7 +147,8 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
     const int even_units = ceil_quotient(longest, even_parts) + kBetween;
     if constexpr (kHeads) {
       const int mean = quotient(all, sequences * even_parts);
-      if (share_memory(even_units + (rounds - 1) * mean, length)) {
+      const int most = even_units + (rounds - 1) * mean;
+      if (shares_sm() ? share_memory(most, length) : are_even(most, length)) {
         return even(arguments.even_parts);
       }
     } else if (are_even(rounds * even_units, length)) {
@@ -174,8 +175,10 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
   ATTNJIT_DEVICE static bool are_even(int even, int length) {
     return even <= length + (length >> 4) + kBetween;
   }
-  /// The same of decodes, which wait for memory: who ends early leaves others its share of that,
-  /// and a CTA by itself loads 1 / 0.6 times as fast as one of all. Runs take 2.5 units more, for
+  /// Whether another CTA runs on this one's SM.
+  ATTNJIT_DEVICE static constexpr bool shares_sm() { return Config::kCtasPerSm > 1; }
+  /// are_even() of decodes with two CTAs an SM, which wait for memory: a CTA that ends early leaves
+  /// the other its share of that, and a CTA by itself loads 1 / 0.6 times as fast as one of all. Runs take 2.5 units more, for
   /// the merge and a second work tile. Estimates, from launches on an H200 (docs/sm90.md).
   ATTNJIT_DEVICE static bool share_memory(int even, int length) {
     return 0.6f * static_cast<float>(even) <= static_cast<float>(length) + 2.5f;

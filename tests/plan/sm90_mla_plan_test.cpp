@@ -307,8 +307,11 @@ TEST(Sm90MlaPlan, DealsRuns) {
     return std::pair(choice.even_parts, choice.partitions);
   };
   EXPECT_EQ(parts(8, 1, 32768), std::pair(8, 32));
-  EXPECT_EQ(parts(64, 1, 8192), std::pair(1, 8));     // 16 MiB of partial results a part
-  EXPECT_EQ(parts(128, 2, 8192), std::pair(1, 2));    // 64 MiB
+  EXPECT_EQ(parts(64, 1, 8192), std::pair(1, 16));    // 16 MiB of partial results a part
+  EXPECT_EQ(parts(128, 2, 8192), std::pair(1, 4));    // 64 MiB
+  // Even parts leave room for those of runs, however many the longest sequence would take.
+  EXPECT_EQ(parts(37, 2, 57344), std::pair(6, 13));
+  EXPECT_EQ(parts(100, 2, 57344), std::pair(2, 5));
   EXPECT_EQ(parts(64, 1, 1024), std::pair(1, 1));     // beside which a merge is long
   EXPECT_EQ(parts(8, 1, 1024), std::pair(4, 4));      // short
   EXPECT_EQ(parts(100, 200, 8192), std::pair(1, 1));  // fewer SMs than query tiles
@@ -319,7 +322,7 @@ TEST(Sm90MlaPlan, DealsRuns) {
   // The mark of a launch that cuts nothing is behind the partial LSEs.
   const Result<LaunchSequence> sequence = plan_launch(plan, paged_shapes_of(64, 1, 8192), {}, {});
   ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
-  const std::int64_t lse_bytes = std::int64_t{8} * 64 * 128 * 4 + 4;
+  const std::int64_t lse_bytes = std::int64_t{16} * 64 * 128 * 4 + 4;
   EXPECT_TRUE(std::ranges::any_of(sequence->workspaces,
                                   [&](const Workspace& one) { return one.bytes == lse_bytes; }));
 

@@ -36,7 +36,7 @@ struct Config {
   static constexpr int kCluster = 1, kTileM = 64, kTileN = 64;
 #if HEADS
   static constexpr bool kHeadRuns = true;
-  static constexpr int kGqaShift = 2, kGroup = 4;
+  static constexpr int kGqaShift = 2, kGroup = 4, kCtasPerSm = CTAS_PER_SM;
 #else
   static constexpr bool kJoins = true;
   static constexpr int kGqaShift = 7, kGroup = 128;
@@ -84,6 +84,7 @@ struct Launch {
   // Of heads: groups of them, and which sequences have no rows; the others have q_len.
   int groups = 0;
   std::set<int> empty = {};
+  int ctas_per_sm = 2;  // of heads
 
   int tiles() const { return groups > 0 ? groups : 2 * q_len; }  // of a sequence
   int between() const { return groups > 0 ? kHeadTileUnits : kWorkTileUnits; }
@@ -114,7 +115,7 @@ class Sm90SequenceRuns : public KernelTest {
   static Dealt deal(const Launch& launch) {
     constexpr int kMost = 6000;  // work tiles of a CTA
     Dealt dealt;
-    const Result<PtxModule> module = PtxModule::load(ptx(launch.groups > 0));
+    const Result<PtxModule> module = PtxModule::load(ptx(launch));
     EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().to_string());
     if (!module) return dealt;
     const auto stride = static_cast<std::size_t>(1 + 5 * kMost);
@@ -218,11 +219,14 @@ class Sm90SequenceRuns : public KernelTest {
   }
 
  private:
-  static const std::string& ptx(bool heads) {
-    static const std::string of_rows = ptx_of(std::string("#define HEADS 0\n") + kKernel, {"deal"});
-    static const std::string of_heads =
-        ptx_of(std::string("#define HEADS 1\n") + kKernel, {"deal"});
-    return heads ? of_heads : of_rows;
+  static const std::string& ptx(const Launch& launch) {
+    static std::map<std::string, std::string> made;
+    const std::string defines = "#define HEADS " + std::to_string(launch.groups > 0 ? 1 : 0) +
+                                "\n#define CTAS_PER_SM " + std::to_string(launch.ctas_per_sm) +
+                                "\n";
+    std::string& text = made[defines];
+    if (text.empty()) text = ptx_of(defines + kKernel, {"deal"});
+    return text;
   }
 };
 
@@ -309,6 +313,10 @@ TEST_F(Sm90SequenceRuns, LeavesDecodesWholeThatFillMemory) {
   };
   EXPECT_TRUE(deal(rising(64, 2048)).whole);
   EXPECT_FALSE(deal(rising(32, 8192)).whole);
+  // A CTA that has its SM alone leaves nobody its share.
+  Launch alone = rising(64, 2048);
+  alone.ctas_per_sm = 1;
+  EXPECT_FALSE(deal(alone).whole);
   Launch few{{}, 1, 264, 32, 1, false, 8};
   for (int i = 0; i < 32; ++i) few.kv_lens.push_back(i < 4 ? 8192 : 512);
   EXPECT_FALSE(deal(few).whole);

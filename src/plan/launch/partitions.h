@@ -12,6 +12,8 @@
 
 namespace attnjit {
 
+struct PartitionChoice;  // launch/family_launch.h
+
 /// What a GPU's SM does per microsecond.
 struct SmRates {
   double alone_bytes = 0;   ///< of K and V that it loads for one CTA while the others idle
@@ -44,10 +46,10 @@ double merge_time(double bytes, std::int64_t parts, const SmRates& rates,
 std::optional<std::int32_t> fixed_partitions(const AttentionSpec& spec, const LaunchShapes& shapes);
 
 /// The parts that a sequence may have where the launch may deal out runs
-/// (templates/common/sequence_runs.cuh): `even` parts, or more of them, if the device shall find
-/// how long each of `batch` sequences is. `teams` of CTAs share the work.
-std::int32_t sequence_run_partitions(const SplitWork& work, std::int32_t even, std::int32_t batch,
-                                     std::int64_t teams);
+/// (templates/common/sequence_runs.cuh): `even` parts alone, or more parts than even ones, if the
+/// device shall find how long each of `batch` sequences is. `teams` of CTAs share the work.
+PartitionChoice sequence_run_partitions(const SplitWork& work, std::int32_t even,
+                                        std::int32_t batch, std::int64_t teams);
 
 /// The partitions that a launch chooses: those that take the least time.
 std::int32_t best_partitions(const SplitWork& work, const SmRates& rates,

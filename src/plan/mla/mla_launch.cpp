@@ -157,16 +157,17 @@ PartitionChoice mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles,
   const std::int32_t even = even_partitions(times, work, sequences);
   if (!tiles.runs) return {even, even};
   const std::int64_t teams = teams_of(tiles, work, shapes, device);
-  PartitionChoice best{sequence_run_partitions(work, even, shapes.batch, teams), even};
+  PartitionChoice best = sequence_run_partitions(work, even, shapes.batch, teams);
   if (!tiles.joins) return best;
   double least = times.of(even, work.tiles, sequences, work.kv_tiles, work.rows);
   for (std::int32_t parts = 1; 2 * parts * work.tiles <= workers_of(tiles, device); ++parts) {
     if (2 * parts > work.kv_tiles) break;
-    const std::int32_t partitions = sequence_run_partitions(work, parts, shapes.batch, teams);
-    const double time =
-        times.joined(parts, work.tiles, sequences, work.kv_tiles, work.rows, partitions > 1);
+    PartitionChoice joined = sequence_run_partitions(work, parts, shapes.batch, teams);
+    joined.joined = true;
+    const double time = times.joined(joined.even_parts, work.tiles, sequences, work.kv_tiles,
+                                     work.rows, joined.partitions > 1);
     if (time >= least) continue;
-    best = {partitions, parts, true};
+    best = joined;
     least = time;
   }
   return best;

@@ -145,9 +145,10 @@ PartitionChoice sequence_partitions(const KernelPlan& plan, const LaunchShapes& 
       static_cast<double>(work.tiles) * static_cast<double>(work.kv_tiles) * work.kv_tile_bytes;
   const double memory = rates_of(sm90).shared_bytes * std::max(device.sm_count, 1);
   if (even == 1 && bytes < kLongLaunch * memory) return {even, even};
-  const std::int32_t most =
+  const PartitionChoice choice =
       sequence_run_partitions(work, even, shapes.batch, ctas_of(sm90, device) / heads);
-  return {shapes.batch * heads > kMaxTiles / most ? even : most, even};
+  if (shapes.batch * heads > kMaxTiles / choice.partitions) return {even, even};
+  return choice;
 }
 
 }  // namespace

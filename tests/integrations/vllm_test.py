@@ -10,12 +10,14 @@ import types
 
 import torch
 import vllm.envs as envs
+from vllm.model_executor.layers.attention.chunked_local_attention import (
+    create_chunked_local_attention_backend)
 from vllm.model_executor.layers.quantization.utils.quant_utils import (kFp8StaticTensorSym,
                                                                        kNvfp4Dynamic)
 from vllm.platforms.interface import DeviceCapability
 from vllm.v1.attention.backend import CommonAttentionMetadata
 from vllm.v1.attention.backends.registry import AttentionBackendEnum
-from vllm.utils import jit_monitor
+from vllm.utils import jit_monitor, torch_utils
 from vllm.v1.kv_cache_layout import KVCacheLayout
 
 import attnjit
@@ -87,18 +89,20 @@ def cache_of(layout, eight_bits=False):
 
 
 def metadata(builder, rows, keys, **more):
+    """A step of a builder; None: what vLLM gives one."""
     offsets = torch.tensor([0, *rows]).cumsum(0).to(torch.int32)
     table = torch.zeros(len(rows), 5, dtype=torch.int32)
     pages = iter(torch.randperm(PAGES).tolist())
     for request, count in enumerate(keys):
         for i in range(-(-count // PAGE)):
             table[request, i] = next(pages)
-    return builder.build(0, CommonAttentionMetadata(
+    common = CommonAttentionMetadata(
         query_start_loc=offsets, query_start_loc_cpu=offsets.cpu(),
         seq_lens=torch.tensor(keys, dtype=torch.int32), num_reqs=len(rows),
         num_actual_tokens=sum(rows), max_query_len=max(rows), max_seq_len=max(keys),
         block_table_tensor=table, slot_mapping=torch.zeros(sum(rows), dtype=torch.int64),
-        seq_lens_cpu_upper_bound=torch.tensor(keys, dtype=torch.int32, device="cpu"), **more))
+        seq_lens_cpu_upper_bound=torch.tensor(keys, dtype=torch.int32, device="cpu"), **more)
+    return common if builder is None else builder.build(0, common)
 
 
 def expected(q, cache, step, rows, keys, window, cap, sinks, layer=None):
@@ -164,7 +168,7 @@ def layers():
             raise AssertionError(f"{options} were taken")
 
 
-def builder_of(impl, layer, cache_dtype, drafts=0, **of_model):
+def builder_of(impl, layer, cache_dtype, drafts=0, backend=AttnjitBackend, **of_model):
     """A builder of a bf16 model with one layer; `prewarmed` has the specs that it asked for."""
     layer.impl = impl
     config = types.SimpleNamespace(
@@ -177,7 +181,7 @@ def builder_of(impl, layer, cache_dtype, drafts=0, **of_model):
     spec = types.SimpleNamespace(block_size=PAGE, dtype=cache_dtype)
     prewarmed.clear()
     vllm_service._said.clear()
-    return AttnjitBackend.get_builder_cls()(spec, ["layer"], config, torch.get_default_device())
+    return backend.get_builder_cls()(spec, ["layer"], config, torch.get_default_device())
 
 
 def eight_bits():
@@ -328,6 +332,25 @@ def kinds():
     for rows in ([6, 5], [1, 1]):
         check(impl, layer, cache, metadata(builder, rows, [20, 33], rswa_prefix_lens=prompts),
               lambda b, at, key: (key <= at) & ((key < prompts[b]) | (at - key < 4)))
+    # Chunks: vLLM makes requests of them, whose keys are the chunk's.
+    chunked = create_chunked_local_attention_backend(AttnjitBackend, 2 * PAGE)
+    impl = AttnjitImpl(HEADS, DEPTH, 0.3, KV_HEADS)
+    builder = builder_of(impl, layer, torch.bfloat16, backend=chunked)
+    for rows in ([40, 5], [1, 1]):
+        common = metadata(None, rows, [50, 37])
+        step = builder.build(0, common)
+        q = torch.randn(sum(rows), HEADS, DEPTH, dtype=reference.DTYPE)
+        out = torch.zeros(len(q), HEADS * DEPTH, dtype=q.dtype)
+        impl.forward(layer, q, None, None, cache, step, out)
+        for b, count in enumerate(rows):
+            begin, length = int(common.query_start_loc[b]), int(common.seq_lens[b])
+            pages = common.block_table_tensor[b].long()
+            lines = cache[pages].transpose(1, 2).flatten(0, 1)[:length].split(DEPTH, -1)
+            at, key = torch.arange(count)[:, None] + length - count, torch.arange(length)[None]
+            seen = (key <= at) & (key // (2 * PAGE) == at // (2 * PAGE))
+            right = reference.attend(q[begin:begin + count], *lines, seen, 0.3)[0]
+            error = (out.view(q.shape)[begin:begin + count].float() - right).abs().max()
+            assert error < reference.TOLERANCE, (rows, error)
     # Drafts: the rows that a request has then are prewarmed, too, but not where they are trimmed.
     made(builder={"drafts": 3})
     assert reference.ON_GPU or {one.get("max_q_len") for one in prewarmed} == {None, 1, 4}
@@ -554,6 +577,8 @@ def monitor():
 
 prewarmed = []
 reference.install()
+if not reference.ON_GPU:
+    torch_utils.PIN_MEMORY = False
 vllm_service.ask = prewarmed.extend
 torch.manual_seed(0)
 answers()

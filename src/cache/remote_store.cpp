@@ -9,9 +9,12 @@
 #include <optional>
 
 #include "base/environment.h"
+#include "net/url.h"
 
 namespace attnjit::cache {
 namespace {
+
+constexpr std::size_t kMaxAnswer = std::size_t{64} << 10;  // to what asks for no entry
 
 Error bad_url(std::string message) {
   return make_error(ErrorCode::kInvalid, std::move(message), "remote",
@@ -52,17 +55,18 @@ Result<RemoteStore> RemoteStore::make(const RemoteOptions& options) {
     return bad_url("it is no URL of a remote tier");
   }
   rest.remove_prefix(colon + 3);
+  const std::optional<net::UrlParts> parts = net::split_user(rest);
+  if (!parts) return bad_url(std::string(net::kBadUser));
   if (std::any_of(rest.begin(), rest.end(), [](unsigned char c) { return c <= ' ' || c > '~'; }) ||
       rest.find_first_of("?#\"\\") != std::string_view::npos) {
     return bad_url("the URL has a query, a fragment, or a character that is not allowed");
   }
   while (rest.ends_with('/')) rest.remove_suffix(1);
-  const std::size_t slash = std::min(rest.find('/'), rest.size());
-  const std::string_view authority = rest.substr(0, slash);
-  const std::size_t at = authority.rfind('@');
-  const bool has_user = at != std::string_view::npos;
-  store.host_ = std::string(has_user ? authority.substr(at + 1) : authority);
-  store.path_ = std::string(rest.substr(slash));
+  std::string_view shown = parts->rest;
+  while (shown.ends_with('/')) shown.remove_suffix(1);
+  const std::size_t slash = std::min(shown.find('/'), shown.size());
+  store.host_ = std::string(shown.substr(0, slash));
+  store.path_ = std::string(shown.substr(slash));
   store.base_ = scheme + "://" + std::string(rest);
   store.shown_ = std::string(store.s3_ ? "s3+" : "") + scheme + "://" + store.host_ + store.path_;
   if (store.host_.empty()) return bad_url("the URL has no host");
@@ -71,7 +75,8 @@ Result<RemoteStore> RemoteStore::make(const RemoteOptions& options) {
   store.max_bytes_ = static_cast<std::size_t>(options.max_entry_bytes);
   if (!store.s3_) return store;
 
-  if (has_user) return bad_url("an S3 store takes its keys from the environment, not from the URL");
+  if (parts->has_user)
+    return bad_url("an S3 store takes its keys from the environment, not from the URL");
   if (store.path_.empty()) return bad_url("an S3 store needs a bucket");
   if (options.access_key.empty() || options.secret_key.empty()) {
     return make_error(ErrorCode::kInvalid, "an S3 store needs an access key and a secret key",
@@ -89,7 +94,8 @@ net::HttpRequest RemoteStore::request(net::HttpRequest::Method method, std::stri
   request.url = fmt::format("{}/{}", base_, path);
   request.body = body;
   request.timeout = timeout_;
-  request.max_bytes = max_bytes_;
+  request.max_bytes =
+      method == net::HttpRequest::Method::kGet ? max_bytes_ : std::min(max_bytes_, kMaxAnswer);
   if (s3_) {
     const std::string whole = fmt::format("{}/{}", path_, path);
     request.headers =

@@ -16,6 +16,7 @@ using Method = net::HttpRequest::Method;
 
 // What two machines' clocks may differ by.
 constexpr std::int64_t kSkewMs = 2000;
+constexpr std::size_t kMaxAnswer = std::size_t{64} << 10;  // a lease has less than 100 bytes
 
 std::int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -70,6 +71,7 @@ class StoreLeases final : public LeaseKeeper {
     net::HttpRequest request = store_.request(method, "lease/" + name, body,
                                               static_cast<std::int64_t>(std::time(nullptr)));
     request.timeout = timeout_;
+    request.max_bytes = kMaxAnswer;
     if (!condition.empty()) request.headers.push_back(condition);
     return client_.perform(request);
   }

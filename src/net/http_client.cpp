@@ -13,8 +13,12 @@ namespace {
 struct Incoming {
   HttpResponse& response;
   std::size_t max_bytes;
+  std::size_t header_bytes = 0;
   bool too_long = false;
 };
+
+// Of all headers together, those of interim answers too: libcurl of some versions has no bound.
+constexpr std::size_t kMaxHeaderBytes = std::size_t{64} << 10;
 
 std::size_t take_body(const char* data, std::size_t, std::size_t size, void* to) {
   auto& in = *static_cast<Incoming*>(to);
@@ -28,6 +32,12 @@ std::size_t take_body(const char* data, std::size_t, std::size_t size, void* to)
 
 std::size_t take_header(const char* data, std::size_t, std::size_t size, void* to) {
   constexpr std::string_view kEtag = "etag:";
+  auto& in = *static_cast<Incoming*>(to);
+  in.header_bytes += size;
+  if (in.header_bytes > kMaxHeaderBytes) {
+    in.too_long = true;
+    return 0;
+  }
   const std::string_view line(data, size);
   const bool is_etag =
       line.size() > kEtag.size() &&
@@ -38,7 +48,6 @@ std::size_t take_header(const char* data, std::size_t, std::size_t size, void* t
     const std::string_view value = line.substr(kEtag.size());
     const std::size_t begin = value.find_first_not_of(" \t");
     const std::size_t end = value.find_last_not_of(" \t\r\n");
-    auto& in = *static_cast<Incoming*>(to);
     if (begin != std::string_view::npos && end >= begin) {
       in.response.etag = value.substr(begin, end - begin + 1);
     }
@@ -163,13 +172,18 @@ Result<HttpResponse> HttpClient::perform(const HttpRequest& request) {
   }
   if (cancelled_) return make_error(ErrorCode::kCancelled, "the request was cancelled");
   if (incoming.too_long) {
-    return make_error(ErrorCode::kIo,
-                      "the answer has more than " + std::to_string(request.max_bytes) + " bytes");
+    return make_error(
+        ErrorCode::kIo,
+        incoming.header_bytes > kMaxHeaderBytes
+            ? "the answer's headers have more than " + std::to_string(kMaxHeaderBytes) + " bytes"
+            : "the answer has more than " + std::to_string(request.max_bytes) + " bytes");
   }
+  // NOTE: libcurl quotes URLs, that of a proxy too: what is before an `@` may be a password.
+  const bool tells = reason[0] != '\0' && std::strchr(reason.data(), '@') == nullptr;
   return make_error(result == curl::kTimedOut ? ErrorCode::kTimeout : ErrorCode::kIo,
-                    reason[0] != '\0' ? reason.data()
-                    : result >= 0     ? curl_->easy_strerror(result)
-                                      : "libcurl gave up");
+                    tells         ? reason.data()
+                    : result >= 0 ? curl_->easy_strerror(result)
+                                  : "libcurl gave up");
 }
 
 }  // namespace attnjit::net

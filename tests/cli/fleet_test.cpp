@@ -98,5 +98,37 @@ TEST_F(FleetCommand, DoctorNamesTheRemoteTier) {
   expect_bad(hopper("compile"), "remote");
 }
 
+// Whatever a password holds, and whether the URL is a good one or not.
+TEST_F(FleetCommand, NoOutputHoldsAPassword) {
+  const auto hides = [&](const std::string& variable, const std::string& url) {
+    options_.environment[variable] = url;
+    for (const auto& words : {std::vector<std::string>{"doctor", "--collect"},
+                              {"doctor", "--json"},
+                              hopper("compile")}) {
+      const Process process = run(words);
+      for (const char* secret : {"hunter", "Swordfish"}) {
+        EXPECT_EQ((process.out + process.err).find(secret), std::string::npos)
+            << url << "\n"
+            << process.out << process.err;
+      }
+    }
+    options_.environment[variable] = "";
+  };
+  for (const char* between : {"", "/", "#", "?", "%", "@", ":", "\\", "%2F", "[", " ", "\n"}) {
+    const std::string who = std::string("bob:hunter") + between + "Swordfish@";
+    for (const char* scheme : {"http://", "https://", "s3+http://", "redis://", "ftp://", ""}) {
+      hides("ATTNJIT_REMOTE", scheme + who + "127.0.0.1:9/x");
+    }
+    for (const char* scheme : {"redis://", "http://", ""}) {
+      hides("ATTNJIT_LEASE", scheme + who + "127.0.0.1:9");
+    }
+  }
+  options_.environment["ATTNJIT_REMOTE"] = "http://bob:hun/ter2@127.0.0.1:9/x";
+  expect_bad(hopper("compile"), "%XX");
+  options_.environment["ATTNJIT_REMOTE"] = "http://127.0.0.1:9/x";
+  options_.environment["no_proxy"] = "";
+  hides("http_proxy", "http://bob:hunter/Swordfish@127.0.0.1:9");
+}
+
 }  // namespace
 }  // namespace attnjit::testing

@@ -138,6 +138,13 @@ struct CacheStatistics {
   RemoteStatistics remote;
 };
 
+/// What `verify`, `import_bundle` or a look at a folder found.
+struct CacheFinding {
+  std::string path;
+  std::string problem;
+  bool quarantined = false;
+};
+
 /// A layer as it stands on disk.
 struct CacheLayerInfo {
   enum class State : std::uint8_t {
@@ -151,14 +158,8 @@ struct CacheLayerInfo {
   std::string reason;
   std::int64_t entries = 0, entry_bytes = 0;  ///< bytes on disk
   std::int64_t failures = 0, quarantined = 0, temporary = 0, locks = 0;
-  std::int64_t other_bytes = 0;  ///< of everything that is not an entry
-};
-
-/// What `verify` or `import_bundle` thought of one entry.
-struct CacheFinding {
-  std::string path;
-  std::string problem;
-  bool quarantined = false;
+  std::int64_t other_bytes = 0;          ///< of everything that is not an entry
+  std::vector<CacheFinding> unreadable;  ///< folders that the numbers lack
 };
 
 struct CacheVerifyReport {
@@ -179,6 +180,7 @@ struct CacheGcReport {
   std::int64_t removed_quarantined = 0;
   std::int64_t removed_of_older_versions = 0;  ///< files of older format versions, long unused
   std::vector<std::string> removed;            ///< entries, oldest use first
+  std::vector<CacheFinding> unreadable;        ///< folders that were not looked through
 };
 
 struct CacheClearReport {
@@ -190,12 +192,14 @@ struct CacheBundleReport {
   std::int64_t entries = 0;   ///< written to the bundle, or merged from it
   std::int64_t existing = 0;  ///< import: already there
   std::int64_t bytes = 0;
-  std::vector<CacheFinding> bad;  ///< left out
+  std::vector<CacheFinding> bad;         ///< left out
+  std::vector<CacheFinding> unreadable;  ///< folders of which nobody knows what they hold
 };
 
 struct CacheSignReport {
   std::int64_t signed_now = 0;
-  std::vector<CacheFinding> bad;  ///< left as they are
+  std::vector<CacheFinding> bad;         ///< left as they are
+  std::vector<CacheFinding> unreadable;  ///< folders that were not looked through
 };
 
 class ATTNJIT_EXPORT CubinCache {
@@ -228,6 +232,10 @@ class ATTNJIT_EXPORT CubinCache {
       ImageOrigin* origin, PtxNeed ptx = PtxNeed::kIfStored,
       Compiler::Deadline patience = Compiler::Deadline::max()) = 0;
 
+  /// Whether an image of the key will be found by the next process: a layer on disk has one that
+  /// verifies, or, where there is no layer, the remote tier gave one or took one.
+  virtual bool holds(const RequestKey& key, std::string_view build_id, BuildPolicy policy) = 0;
+
   /// Waits until what was stored is on the remote tier, or given up; false at the deadline.
   virtual bool flush(Compiler::Deadline deadline) = 0;
 
@@ -236,8 +244,9 @@ class ATTNJIT_EXPORT CubinCache {
   // Management: what `attnjit cache` calls. Safe beside running Services.
 
   virtual std::vector<CacheLayerInfo> layers() = 0;
-  /// Every readable entry of every layer, first layer first, by key.
-  virtual std::vector<CacheEntryInfo> list() = 0;
+  /// Every readable entry of every layer, first layer first, by key. `unreadable` (may be null)
+  /// gets the folders and the entries that could not be read.
+  virtual std::vector<CacheEntryInfo> list(std::vector<CacheFinding>* unreadable = nullptr) = 0;
   /// Reads and verifies everything; bad entries of the first layer are quarantined.
   virtual CacheVerifyReport verify() = 0;
   /// Brings the first layer under its cap, least recently used first, and removes leftovers.
@@ -253,7 +262,8 @@ class ATTNJIT_EXPORT CubinCache {
   /// where there is none.
   virtual Result<CacheSignReport> sign() = 0;
   /// Merges a bundle into the first layer. Each entry is verified as on load. With a keyring the
-  /// bundle must be signed (`path`.minisig, as minisign writes it). Errors: kCorrupt where the
+  /// bundle must be signed (`path`.minisig, as minisign writes it), and each entry as in a lower
+  /// layer. Errors: kCorrupt where the
   /// manifest or the signature is wrong (nothing is merged), kInvalid where the file cannot be
   /// read, kIo.
   virtual Result<CacheBundleReport> import_bundle(const std::string& path) = 0;

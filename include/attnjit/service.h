@@ -131,6 +131,7 @@ struct PrewarmResult {
   Arch arch = Arch::kSm100a;
   std::optional<Outcome> outcome;
   std::optional<Error> error;
+  bool stored = false;  ///< the next process finds it (CubinCache::holds); known at the end
 };
 
 class ATTNJIT_EXPORT Service {

@@ -17,22 +17,6 @@ namespace {
 
 constexpr std::size_t kFirstRead = 64 * 1024;  // most entries up to their PTX, in one call
 
-const char* room_name(Room which) {
-  switch (which) {
-    case Room::kEntries:
-      return "entries";
-    case Room::kTemporary:
-      return "temp";
-    case Room::kLocks:
-      return "locks";
-    case Room::kFailures:
-      return "failures";
-    case Room::kQuarantine:
-      return "quarantine";
-  }
-  return "";
-}
-
 // Some file systems (FUSE, 9P) cannot sync a folder, or anything. What they lose is found out on
 // load.
 bool sync_unsupported(int error) { return error == EINVAL || error == ENOTSUP || error == ENOSYS; }
@@ -71,6 +55,22 @@ std::string problem_of(const Entry& entry, std::optional<Arch> signed_for, const
 
 }  // namespace
 
+const char* room_name(Room which) {
+  switch (which) {
+    case Room::kEntries:
+      return "entries";
+    case Room::kTemporary:
+      return "temp";
+    case Room::kLocks:
+      return "locks";
+    case Room::kFailures:
+      return "failures";
+    case Room::kQuarantine:
+      return "quarantine";
+  }
+  return "";
+}
+
 Result<Entry> judge_entry(std::string_view bytes, const Wanted& wanted) {
   const auto header = decode_header(bytes, bytes.size());
   if (!header) return header.error();
@@ -94,8 +94,27 @@ Layer::Layer(FileSystem& fs, std::string path, bool writable, Trust trust, Logge
       trust_(std::move(trust)),
       log_(std::move(log)) {}
 
+std::string Layer::path_of(const std::string& name) const {
+  return path_ + "/" + version_folder() + "/" + name;
+}
+
 void Layer::warn_once(std::atomic_flag& flag, const std::string& text) const {
   if (!flag.test_and_set()) log_.warning(text);
+}
+
+void Layer::warn_of_entry(const std::string& name, const std::string& text) {
+  constexpr std::size_t kMaxWarned =
+      4096;  // whoever fills a layer with bad entries fills no memory
+  bool first = false;
+  {
+    const std::lock_guard lock(warned_mutex_);
+    first = warned_.size() < kMaxWarned && warned_.insert(name).second;
+  }
+  if (first) {
+    log_.warning(text);
+  } else {
+    log_.debug(text);
+  }
 }
 
 std::shared_ptr<const Layer::Root> Layer::root(bool create, OpenedFolder* why) {
@@ -161,8 +180,8 @@ Loaded Layer::load(const std::string& name, const Wanted& wanted) {
     if (writable_) {
       loaded.quarantined = quarantine(*folder, name, loaded.stat, loaded.problem);
     } else {
-      log_.warning(
-          fmt::format("bad entry {} in the read-only cache {}: {}", name, path_, loaded.problem));
+      warn_of_entry(name, fmt::format("bad entry {} in the read-only cache {}: {}", name, path_,
+                                      loaded.problem));
     }
   }
   return loaded;
@@ -437,9 +456,14 @@ bool Layer::quarantine(const Root& root, const std::string& name, const FileStat
       break;
   }
   const bool gone = remove_if_same(root, name, seen);
-  log_.warning(
+  const std::string text =
       fmt::format("bad entry {} of the cache {}: {}; it could not be moved to quarantine{}", name,
-                  path_, problem, gone ? " and was removed" : ""));
+                  path_, problem, gone ? " and was removed" : "");
+  if (gone) {
+    log_.warning(text);
+  } else {
+    warn_of_entry(name, text);
+  }
   return false;
 }
 

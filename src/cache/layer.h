@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,9 @@ namespace attnjit::cache {
 
 /// The folders below that of the format version.
 enum class Room : std::uint8_t { kEntries, kTemporary, kLocks, kFailures, kQuarantine };
+
+/// Its name.
+const char* room_name(Room which);
 
 /// What a load found.
 struct Loaded {
@@ -70,7 +74,11 @@ class Layer {
   Layer(FileSystem& fs, std::string path, bool writable, Trust trust, Logger log);
 
   const std::string& path() const { return path_; }
+  /// Of a folder or a file below that of the format version.
+  std::string path_of(const std::string& name) const;
   bool writable() const { return writable_; }
+  /// Whether a warning said that the folder is not used.
+  bool refused() const { return refused_warned_.test(); }
   FileSystem& fs() const { return fs_; }
   const Logger& log() const { return log_; }
   const Trust& trust() const { return trust_; }
@@ -129,6 +137,8 @@ class Layer {
   Moved move_if_same(FileSystem::Handle from, const std::string& name, const FileStat& seen,
                      FileSystem::Handle to, const std::string& new_name);
   void bound_quarantine(FileSystem::Handle folder);
+  /// A warning the first time for an entry's name, for an entry that stays is met at each load.
+  void warn_of_entry(const std::string& name, const std::string& text);
 
   FileSystem& fs_;
   const std::string path_;
@@ -138,6 +148,8 @@ class Layer {
   std::mutex root_mutex_;
   std::shared_ptr<const Root> root_;
   std::atomic<std::uint64_t> quarantined_{0};
+  std::mutex warned_mutex_;
+  std::set<std::string> warned_;  ///< names of entries
   mutable std::atomic_flag refused_warned_ = ATOMIC_FLAG_INIT;
 };
 

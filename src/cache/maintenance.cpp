@@ -15,7 +15,7 @@ namespace attnjit::cache {
 namespace {
 
 std::string entry_path(const Layer& layer, const std::string& name) {
-  return layer.path() + "/" + version_folder() + "/entries/" + name.substr(0, 2) + "/" + name;
+  return layer.path_of("entries/" + name.substr(0, 2) + "/" + name);
 }
 
 // Empty, or why nothing can be written: tried, because neither modes nor mount flags tell it all.
@@ -49,6 +49,9 @@ std::vector<CacheLayerInfo> Store::layers() {
       info.state = why.state == OpenedFolder::State::kMissing ? CacheLayerInfo::State::kMissing
                                                               : CacheLayerInfo::State::kRefused;
       info.reason = why.reason;
+      if (info.state == CacheLayerInfo::State::kRefused) {
+        info.unreadable.push_back({layer->path(), why.reason, false});
+      }
       infos.push_back(std::move(info));
       continue;
     }
@@ -57,12 +60,12 @@ std::vector<CacheLayerInfo> Store::layers() {
       info.reason = write_problem(*layer, *root);
       if (info.reason.empty()) info.state = CacheLayerInfo::State::kWritable;
     }
-    for (const SeenFile& file : scan_entries(*layer, *root, nullptr)) {
+    for (const SeenFile& file : scan_entries(*layer, *root, &info.unreadable)) {
       ++info.entries;
       info.entry_bytes += file.bytes();
     }
     const auto count = [&](Room which) {
-      const auto files = scan_room(*layer, *root, which);
+      const auto files = scan_room(*layer, *root, which, &info.unreadable);
       for (const SeenFile& file : files) info.other_bytes += file.bytes();
       return static_cast<std::int64_t>(files.size());
     };
@@ -75,16 +78,25 @@ std::vector<CacheLayerInfo> Store::layers() {
   return infos;
 }
 
-std::vector<CacheEntryInfo> Store::list() {
+std::vector<CacheEntryInfo> Store::list(std::vector<CacheFinding>* unreadable) {
   std::vector<CacheEntryInfo> infos;
   Wanted wanted;
   wanted.parts = {false, false};
   wanted.set_aside = false;
   for (const auto& layer : layers_) {
-    const auto root = layer->root(false);
-    if (!root) continue;
-    for (const SeenFile& file : scan_entries(*layer, *root, nullptr)) {
+    OpenedFolder why;
+    const auto root = layer->root(false, &why);
+    if (!root) {
+      if (unreadable != nullptr && why.state != OpenedFolder::State::kMissing) {
+        unreadable->push_back({layer->path(), why.reason, false});
+      }
+      continue;
+    }
+    for (const SeenFile& file : scan_entries(*layer, *root, unreadable)) {
       const Loaded loaded = layer->load(file.name, wanted);
+      if (unreadable != nullptr && loaded.state == Loaded::State::kUnreadable) {
+        unreadable->push_back({entry_path(*layer, file.name), loaded.problem, false});
+      }
       if (loaded.state != Loaded::State::kHit) continue;
       CacheEntryInfo info;
       info.layer = layer->path();
@@ -115,7 +127,6 @@ CacheVerifyReport Store::verify() {
       }
       continue;
     }
-    const std::size_t before = report.unreadable.size();
     everything.signers = trust_.of_layer(layer->writable());
     for (const SeenFile& file : scan_entries(*layer, *root, &report.unreadable)) {
       const Loaded loaded = layer->load(file.name, everything);
@@ -134,12 +145,6 @@ CacheVerifyReport Store::verify() {
           report.unreadable.push_back({path, loaded.problem, false});
       }
     }
-    for (std::size_t i = before; i < report.unreadable.size(); ++i) {
-      if (report.unreadable[i].path.starts_with("entries/")) {
-        report.unreadable[i].path =
-            layer->path() + "/" + version_folder() + "/" + report.unreadable[i].path;
-      }
-    }
   }
   return report;
 }
@@ -152,9 +157,13 @@ Result<CacheSignReport> Store::sign() {
   }
   CacheSignReport report;
   Layer& layer = *layers_.front();
-  const auto root = layer.root(false);
-  if (!root) return report;
-  for (const SeenFile& file : scan_entries(layer, *root, nullptr)) {
+  OpenedFolder why;
+  const auto root = layer.root(false, &why);
+  if (!root) {
+    if (why.state == OpenedFolder::State::kMissing) return report;
+    return make_error(ErrorCode::kIo, why.reason, layer.path());
+  }
+  for (const SeenFile& file : scan_entries(layer, *root, &report.unreadable)) {
     bool gone = false;
     auto bytes = layer.read_entry(file.name, &gone);
     if (gone) continue;
@@ -217,18 +226,17 @@ Result<CacheClearReport> Store::clear() {
   }
   for (const Room which : {Room::kTemporary, Room::kFailures, Room::kQuarantine}) {
     const OpenedFolder folder = layer.room(*root, which, false);
-    if (folder.state != OpenedFolder::State::kOpen) continue;
-    for (const SeenFile& file : scan_room(layer, *root, which)) remove(folder, file, file.name);
+    for (const SeenFile& file : scan_room(layer, *root, which, &report.left)) {
+      remove(folder, file, file.name);
+    }
   }
   // A lock that somebody holds stays: its file must not be replaced by another one.
   const OpenedFolder locks = layer.room(*root, Room::kLocks, false);
-  if (locks.state == OpenedFolder::State::kOpen) {
-    for (const SeenFile& file : scan_room(layer, *root, Room::kLocks)) {
-      if (remove_stale_lock(fs_, locks.folder.get(), file.name,
-                            std::numeric_limits<std::int64_t>::max())) {
-        ++report.removed_files;
-        report.removed_bytes += file.bytes();
-      }
+  for (const SeenFile& file : scan_room(layer, *root, Room::kLocks, &report.left)) {
+    if (remove_stale_lock(fs_, locks.folder.get(), file.name,
+                          std::numeric_limits<std::int64_t>::max())) {
+      ++report.removed_files;
+      report.removed_bytes += file.bytes();
     }
   }
   failures_->forget_all_in_memory();

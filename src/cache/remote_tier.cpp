@@ -10,6 +10,7 @@
 #include <mutex>
 #include <random>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/printable.h"
 #include "cache/breaker.h"
@@ -74,6 +75,7 @@ struct RemoteTier::State {
     bool rejected = false;
   };
   std::unordered_map<std::string, Remembered> remembered;
+  std::unordered_set<std::string> held;  // objects that are there
   std::atomic_flag warned = ATOMIC_FLAG_INIT;
 
   /// Runs `call` unless the tier is closed; the tier's end waits for it.
@@ -114,9 +116,10 @@ struct RemoteTier::State {
     remembered[path] = {Clock::now(), rejected};
   }
 
-  void forget(const std::string& path) {
+  void is_there(const std::string& path) {
     const std::lock_guard lock(mutex);
     remembered.erase(path);
+    held.insert(path);
   }
 
   bool was_rejected(const std::string& path) {
@@ -216,7 +219,7 @@ RemoteTier::Found RemoteTier::fetch(const std::string& path, Clock::time_point d
       found = wrong.empty() ? Found::kHit : Found::kMiss;
       ++(wrong.empty() ? state->count.hits : state->count.rejected);
       if (wrong.empty()) {
-        state->forget(path);
+        state->is_there(path);
       } else {
         state->remember(path, true);
         state->report(fmt::format("what is at {} is not used: {}", path, wrong));
@@ -318,6 +321,7 @@ void RemoteTier::State::send_both(net::HttpClient& client, const EntryId& id,
     if (there && is_success(there->status)) {
       breaker.succeeded();
       ++count.put_present;
+      is_there(path);
       return;
     }
   }
@@ -326,8 +330,8 @@ void RemoteTier::State::send_both(net::HttpClient& client, const EntryId& id,
     return;
   }
   ++count.puts;
-  forget(path);
-  forget(newest);
+  is_there(path);
+  is_there(newest);
 }
 
 void RemoteTier::send(const EntryId& id, std::shared_ptr<const std::string> bytes, Replace replace,
@@ -357,6 +361,12 @@ void RemoteTier::send(const EntryId& id, std::shared_ptr<const std::string> byte
   if (queued) return;
   finish();
   ++state->count.put_dropped;
+}
+
+bool RemoteTier::holds(const EntryId& id) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->held.contains(remote_path(id)) ||
+         state_->held.contains(remote_path_of_newest(id.key));
 }
 
 bool RemoteTier::flush(Clock::time_point deadline) {

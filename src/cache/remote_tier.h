@@ -62,6 +62,9 @@ class RemoteTier {
   void send(const EntryId& id, std::shared_ptr<const std::string> bytes, Replace replace,
             std::shared_ptr<void> done);
 
+  /// Whether the store gave an image of the key, or has one that this object sent.
+  bool holds(const EntryId& id) const;
+
   /// Waits until nothing is on its way; false at the deadline.
   bool flush(Clock::time_point deadline);
 

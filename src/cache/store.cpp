@@ -196,7 +196,9 @@ Status Store::store_as(const RequestKey& key, std::string_view build_id, const K
   if (layers_.empty() && remote_ == nullptr) return {};
   const auto failed = [&](Error error) -> Status {
     ++count_.store_failures;
-    if (!store_warned_.test_and_set()) {
+    // NOTE: not where it was said already that the folder is not used.
+    const bool told = !layers_.empty() && layers_.front()->refused();
+    if (!told && !store_warned_.test_and_set()) {
       log_.warning(
           fmt::format("cannot write to the cache: {}; kernels are compiled all the same "
                       "(said once)",
@@ -437,6 +439,13 @@ Result<KernelImage> Store::get_or_compile(const RequestKey& key, std::string_vie
   // Whoever compiles this is slow, or stopped: better twice than late.
   ++count_.alone;
   return compile_and_store(request, nullptr);
+}
+
+bool Store::holds(const RequestKey& key, std::string_view build_id, BuildPolicy policy) {
+  const auto id = entry_id(key, build_id);
+  if (!id) return false;
+  if (!layers_.empty()) return look_up(key, *id, build_id, policy, PtxNeed::kSkip).has_value();
+  return remote_ != nullptr && remote_->holds(*id);
 }
 
 bool Store::flush(Compiler::Deadline deadline) {

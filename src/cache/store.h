@@ -33,11 +33,12 @@ class Store final : public CubinCache {
                                      const std::function<Result<KernelImage>()>& compile,
                                      ImageOrigin* origin, PtxNeed ptx,
                                      Compiler::Deadline patience) override;
+  bool holds(const RequestKey& key, std::string_view build_id, BuildPolicy policy) override;
   bool flush(Compiler::Deadline deadline) override;
   CacheStatistics statistics() const override;
 
   std::vector<CacheLayerInfo> layers() override;
-  std::vector<CacheEntryInfo> list() override;
+  std::vector<CacheEntryInfo> list(std::vector<CacheFinding>* unreadable) override;
   CacheVerifyReport verify() override;
   Result<CacheGcReport> gc(const CacheGcOptions& options) override;
   Result<CacheClearReport> clear() override;

@@ -13,7 +13,6 @@
 #include "cache/minisign.h"
 #include "cache/store.h"
 #include "cache/trim.h"
-#include "compile/cubin.h"
 
 namespace attnjit::cache {
 namespace {
@@ -38,14 +37,16 @@ Place split(FileSystem& fs, const std::string& path) {
   return place;
 }
 
-/// Empty, or why the bytes are not the entry that a bundle's row says, or no sound one.
-std::string entry_problem(const BundleRow& row, const std::string& bytes) {
+/// Empty, or why the bytes are not the entry that a bundle's row says, or none that a lower layer
+/// could serve.
+std::string entry_problem(const BundleRow& row, const std::string& bytes, const Keyring* signers) {
   if (sha256(bytes) != row.digest) return "the bytes do not match the manifest";
-  const auto entry = decode_entry(bytes);
-  if (!entry) return entry.error().message;
-  if (entry->id != row.id) return "the manifest names another key or build";
-  const Status sound = check_cubin(entry->image.cubin, entry->arch, entry->image.entries);
-  return sound ? std::string() : sound.error().message;
+  Wanted wanted;
+  wanted.id = &row.id;
+  wanted.judge_cubin = true;
+  wanted.signers = signers;
+  const auto entry = judge_entry(bytes, wanted);
+  return entry ? std::string() : entry.error().message;
 }
 
 /// Where a path that the user gave leads; symbolic links are followed, as anywhere on a command
@@ -103,9 +104,15 @@ Result<CacheBundleReport> Store::export_bundle(const std::string& path,
   // The first layer that has a good image of a name gives it.
   std::map<std::string, Source> sources;
   for (const auto& layer : layers_) {
-    const auto root = layer->root(false);
-    if (!root) continue;
-    for (const SeenFile& file : scan_entries(*layer, *root, nullptr)) {
+    OpenedFolder why;
+    const auto root = layer->root(false, &why);
+    if (!root) {
+      if (why.state != OpenedFolder::State::kMissing) {
+        report.unreadable.push_back({layer->path(), why.reason, false});
+      }
+      continue;
+    }
+    for (const SeenFile& file : scan_entries(*layer, *root, &report.unreadable)) {
       if (sources.contains(file.name)) continue;
       const std::string key = file.name.substr(0, 64);
       if (!chosen.empty() && !chosen.contains(key)) continue;
@@ -159,8 +166,14 @@ Result<CacheBundleReport> Store::export_bundle(const std::string& path,
     const std::string head = encode_bundle_head(rows);
     int error = write_all(fs_, file.value.get(), head.data(), head.size());
     for (std::size_t i = 0; i < order.size() && error == 0; ++i) {
-      const auto bytes = order[i]->layer->read_entry(order[i]->name);
-      if (!bytes || bytes->size() != rows[i].size || sha256(*bytes) != rows[i].digest) {
+      bool gone = false;
+      const auto bytes = order[i]->layer->read_entry(order[i]->name, &gone);
+      if (!bytes && !gone) {
+        return make_error(ErrorCode::kIo,
+                          "cannot read entry " + order[i]->name + ": " + bytes.error().message,
+                          order[i]->layer->path());
+      }
+      if (gone || bytes->size() != rows[i].size || sha256(*bytes) != rows[i].digest) {
         return make_error(ErrorCode::kIo, "entry " + order[i]->name + " changed meanwhile", path,
                           "export again");
       }
@@ -200,6 +213,10 @@ Result<std::string> Store::check_bundle_signature(const std::string& path) {
   std::int64_t size = 0;
   const std::string signature_path = path + ".minisig";
   const auto signature_file = open(signature_path, size);
+  if (const auto seen = find_named(fs_, signature_path);
+      !signature_file && (!seen.ok() ? seen.error : seen.value.stat.error) != ENOENT) {
+    return signature_file.error();
+  }
   if (!signature_file || size > 65536) {
     return make_error(ErrorCode::kCorrupt, "the bundle is not signed, and there is a keyring",
                       signature_path, "nothing was imported; attnjit cache sign signs a bundle");
@@ -290,14 +307,18 @@ Result<CacheBundleReport> Store::import_bundle(const std::string& path) {
     const auto read = read_up_to(fs_, bundle->file.get(), bytes.data(), bytes.size());
     if (!read.ok()) return io_error("cannot read the bundle", read.error, path);
     bytes.resize(read.value);
-    std::string problem = entry_problem(row, bytes);
+    // NOTE: each by itself, although the bundle is signed: a signature of the whole says neither
+    // for which templates an entry was made, nor that its maker signed it.
+    std::string problem = entry_problem(row, bytes, trust_.of_layer(false));
     if (problem.empty() && static_cast<std::int64_t>(bytes.size()) > options_.max_bytes)
       problem = "it is larger than the whole cache may be";
     if (!problem.empty()) {
       report.bad.push_back({name, std::move(problem), false});
       continue;
     }
-    if (layer.load(name, {}).state == Loaded::State::kHit) {
+    Wanted served;
+    served.signers = trust_.of_layer(true);
+    if (layer.load(name, served).state == Loaded::State::kHit) {
       ++report.existing;
       continue;
     }
@@ -307,7 +328,8 @@ Result<CacheBundleReport> Store::import_bundle(const std::string& path) {
     ++report.entries;
     report.bytes += static_cast<std::int64_t>(bytes.size());
   }
-  const CacheGcReport trimmed = trim(layer, {cap(), false, options_.failure_ttl});
+  CacheGcReport trimmed = trim(layer, {cap(), false, options_.failure_ttl});
+  report.unreadable = std::move(trimmed.unreadable);
   count_.evicted += trimmed.removed.size();
   return report;
 }

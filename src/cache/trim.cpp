@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <limits>
 #include <set>
 
@@ -51,7 +52,10 @@ std::vector<SeenFile> scan_entries(Layer& layer, const Layer::Root& root,
   FileSystem& fs = layer.fs();
   std::vector<SeenFile> files;
   const auto problem = [&](const std::string& name, const std::string& text) {
-    if (problems != nullptr) problems->push_back({"entries/" + name, text, false});
+    if (problems != nullptr) {
+      problems->push_back(
+          {layer.path_of(name.empty() ? "entries" : "entries/" + name), text, false});
+    }
   };
   auto shards = uninterrupted([&] { return fs.list(root.entries.get()); });
   if (!shards.ok()) problem("", error_text(shards.error));
@@ -71,18 +75,28 @@ std::vector<SeenFile> scan_entries(Layer& layer, const Layer::Root& root,
         files.push_back({std::move(name), stat.value});
       } else if (stat.ok()) {
         problem(fmt::format("{}/{}", shard_name, name), "it does not belong into this folder");
+      } else if (stat.error != ENOENT) {
+        problem(fmt::format("{}/{}", shard_name, name), error_text(stat.error));
       }
     }
   }
   return files;
 }
 
-std::vector<SeenFile> scan_room(Layer& layer, const Layer::Root& root, Room which) {
+std::vector<SeenFile> scan_room(Layer& layer, const Layer::Root& root, Room which,
+                                std::vector<CacheFinding>* problems) {
   FileSystem& fs = layer.fs();
   std::vector<SeenFile> files;
+  const auto problem = [&](const std::string& text) {
+    if (problems != nullptr) problems->push_back({layer.path_of(room_name(which)), text, false});
+  };
   const OpenedFolder folder = layer.room(root, which, false);
-  if (folder.state != OpenedFolder::State::kOpen) return files;
+  if (folder.state != OpenedFolder::State::kOpen) {
+    if (folder.state != OpenedFolder::State::kMissing) problem(folder.reason);
+    return files;
+  }
   auto names = uninterrupted([&] { return fs.list(folder.folder.get()); });
+  if (!names.ok()) problem(error_text(names.error));
   std::sort(names.value.begin(), names.value.end());
   for (std::string& name : names.value) {
     const auto stat = uninterrupted([&] { return fs.stat_at(folder.folder.get(), name); });
@@ -93,8 +107,14 @@ std::vector<SeenFile> scan_room(Layer& layer, const Layer::Root& root, Room whic
 
 CacheGcReport trim(Layer& layer, const TrimOptions& options) {
   CacheGcReport report;
-  const auto root = layer.root(false);
-  if (!root) return report;
+  OpenedFolder why;
+  const auto root = layer.root(false, &why);
+  if (!root) {
+    if (why.state != OpenedFolder::State::kMissing) {
+      report.unreadable.push_back({layer.path(), why.reason, false});
+    }
+    return report;
+  }
   FileSystem& fs = layer.fs();
   const std::int64_t now = fs.now_ns();
   report.removed_of_older_versions = remove_older_versions(layer, options.dry_run);
@@ -103,8 +123,7 @@ CacheGcReport trim(Layer& layer, const TrimOptions& options) {
   const auto sweep = [&](Room which, auto&& leftover) {
     std::int64_t removed = 0;
     const OpenedFolder folder = layer.room(*root, which, false);
-    if (folder.state != OpenedFolder::State::kOpen) return removed;
-    for (const SeenFile& file : scan_room(layer, *root, which)) {
+    for (const SeenFile& file : scan_room(layer, *root, which, &report.unreadable)) {
       if (leftover(file)) {
         // A lock may go whatever its age, unless somebody holds it.
         const bool gone =
@@ -129,19 +148,19 @@ CacheGcReport trim(Layer& layer, const TrimOptions& options) {
   // NOTE: shares, because failures, and locks, are made as fast as somebody sends bad code, and
   // must not drive out the kernels.
   const auto too_many_locks =
-      surplus(scan_room(layer, *root, Room::kLocks), options.cap.share(kLocksShare));
+      surplus(scan_room(layer, *root, Room::kLocks, nullptr), options.cap.share(kLocksShare));
   report.removed_locks = sweep(Room::kLocks, [&](const SeenFile& file) {
     return old(file, now, kLockAgeNs) || too_many_locks.count(file.name) != 0;
   });
   const std::int64_t ttl_ns = std::chrono::nanoseconds(bounded(options.failure_ttl)).count();
   const auto too_many_failures =
-      surplus(scan_room(layer, *root, Room::kFailures), options.cap.share(kFailuresShare));
+      surplus(scan_room(layer, *root, Room::kFailures, nullptr), options.cap.share(kFailuresShare));
   report.removed_failures = sweep(Room::kFailures, [&](const SeenFile& file) {
     return old(file, now, ttl_ns) || too_many_failures.count(file.name) != 0;
   });
   // The oldest first: names in quarantine begin with the time.
   std::int64_t quarantined = 0;
-  for (const SeenFile& file : scan_room(layer, *root, Room::kQuarantine)) {
+  for (const SeenFile& file : scan_room(layer, *root, Room::kQuarantine, nullptr)) {
     quarantined += file.bytes();
   }
   report.removed_quarantined = sweep(Room::kQuarantine, [&](const SeenFile& file) {
@@ -150,7 +169,7 @@ CacheGcReport trim(Layer& layer, const TrimOptions& options) {
     return true;
   });
 
-  std::vector<SeenFile> entries = scan_entries(layer, *root, nullptr);
+  std::vector<SeenFile> entries = scan_entries(layer, *root, &report.unreadable);
   report.entries_before = static_cast<std::int64_t>(entries.size());
   for (const SeenFile& file : entries) report.bytes_before += file.bytes();
   report.entries_after = report.entries_before;

@@ -23,12 +23,13 @@ struct SeenFile {
   std::int64_t bytes() const { return stat.allocated > 0 ? stat.allocated : stat.size; }
 };
 
-/// Every file below entries/, whatever its name; by name. `problems` (may be null) gets the shards
-/// that could not be read.
+/// Every file below entries/, whatever its name; by name. `problems` (may be null) gets the folders
+/// that could not be read, by their paths, and what does not belong there.
 std::vector<SeenFile> scan_entries(Layer& layer, const Layer::Root& root,
                                    std::vector<CacheFinding>* problems);
 /// Every file of another room, by name.
-std::vector<SeenFile> scan_room(Layer& layer, const Layer::Root& root, Room which);
+std::vector<SeenFile> scan_room(Layer& layer, const Layer::Root& root, Room which,
+                                std::vector<CacheFinding>* problems);
 
 /// How much a layer may hold.
 struct Cap {

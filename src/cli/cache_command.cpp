@@ -41,16 +41,6 @@ std::string state_name(CacheLayerInfo::State state) {
   return "unknown";
 }
 
-Json findings_json(const std::vector<CacheFinding>& findings) {
-  Json json = Json::array();
-  for (const CacheFinding& finding : findings) {
-    json.push_back({{"path", finding.path},
-                    {"problem", finding.problem},
-                    {"quarantined", finding.quarantined}});
-  }
-  return json;
-}
-
 std::string findings_text(const std::vector<CacheFinding>& findings) {
   std::string text;
   for (const CacheFinding& finding : findings) {
@@ -58,6 +48,17 @@ std::string findings_text(const std::vector<CacheFinding>& findings) {
                         finding.quarantined ? " (put aside)" : "");
   }
   return text;
+}
+
+/// Says what could not be read, and fails for it.
+void tell_unreadable(const std::vector<CacheFinding>& findings, Json& json, Report& report) {
+  json["unreadable"] = findings_json(findings);
+  if (findings.empty()) return;
+  report.exit_code = 1;
+  report.note +=
+      fmt::format("{}{} folders or files could not be read\n{}", report.note.empty() ? "" : "; ",
+                  findings.size(), findings_text(findings));
+  report.note.pop_back();
 }
 
 std::string time_text(std::int64_t unix_s) {
@@ -83,7 +84,8 @@ Report list(CubinCache& cache) {
   Report report;
   Json json;
   json["entries"] = Json::array();
-  for (const CacheEntryInfo& entry : cache.list()) {
+  std::vector<CacheFinding> unreadable;
+  for (const CacheEntryInfo& entry : cache.list(&unreadable)) {
     json["entries"].push_back({{"key", entry.key},
                                {"arch", std::string(to_string(entry.arch))},
                                {"entry", entry.entry},
@@ -97,6 +99,7 @@ Report list(CubinCache& cache) {
                                to_string(entry.arch), entry.bytes,
                                time_text(entry.last_used_unix_s), entry.entry);
   }
+  tell_unreadable(unreadable, json, report);
   report.json = to_text(json);
   return report;
 }
@@ -105,7 +108,9 @@ Report stats(CubinCache& cache) {
   Report report;
   Json json;
   json["layers"] = Json::array();
+  std::vector<CacheFinding> unreadable;
   for (const CacheLayerInfo& layer : cache.layers()) {
+    unreadable.insert(unreadable.end(), layer.unreadable.begin(), layer.unreadable.end());
     json["layers"].push_back({{"path", layer.path},
                               {"state", state_name(layer.state)},
                               {"reason", layer.reason},
@@ -121,6 +126,7 @@ Report stats(CubinCache& cache) {
                                layer.reason.empty() ? "" : ": ", layer.reason, layer.entries,
                                layer.entry_bytes, layer.failures, layer.quarantined);
   }
+  tell_unreadable(unreadable, json, report);
   report.json = to_text(json);
   return report;
 }
@@ -173,6 +179,7 @@ Result<Report> gc(CubinCache& cache, const CacheArguments& arguments) {
   json["removed_of_older_versions"] = done->removed_of_older_versions;
   json["removed"] = done->removed;
   Report report;
+  tell_unreadable(done->unreadable, json, report);
   report.json = to_text(json);
   report.text = fmt::format("{} entries of {} bytes before, {} of {} after\n", done->entries_before,
                             done->bytes_before, done->entries_after, done->bytes_after);
@@ -193,7 +200,7 @@ Result<Report> clear(CubinCache& cache) {
       findings_text(done->left);
   if (!done->left.empty()) {
     report.exit_code = 1;
-    report.note = fmt::format("{} files could not be removed", done->left.size());
+    report.note = fmt::format("{} files or folders could not be removed", done->left.size());
   }
   return report;
 }
@@ -209,7 +216,6 @@ Result<Report> bundle(CubinCache& cache, const CacheArguments& arguments, bool i
   json["bytes"] = done->bytes;
   json["bad"] = findings_json(done->bad);
   Report report;
-  report.json = to_text(json);
   report.text = fmt::format("{} entries {} ({} bytes)\n", done->entries,
                             is_export ? "written" : "merged", done->bytes) +
                 findings_text(done->bad);
@@ -217,6 +223,8 @@ Result<Report> bundle(CubinCache& cache, const CacheArguments& arguments, bool i
     report.exit_code = 1;
     report.note = fmt::format("{} bad entries were left out", done->bad.size());
   }
+  tell_unreadable(done->unreadable, json, report);
+  report.json = to_text(json);
   return report;
 }
 
@@ -320,12 +328,13 @@ Result<Report> sign(CubinCache& cache) {
   json["signed"] = done->signed_now;
   json["bad"] = findings_json(done->bad);
   Report report;
-  report.json = to_text(json);
   report.text = fmt::format("{} entries signed\n", done->signed_now) + findings_text(done->bad);
   if (!done->bad.empty()) {
     report.exit_code = 1;
     report.note = fmt::format("{} bad entries were not signed", done->bad.size());
   }
+  tell_unreadable(done->unreadable, json, report);
+  report.json = to_text(json);
   return report;
 }
 

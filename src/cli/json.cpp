@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints an Error as a JSON object.
+// Prints errors and findings as JSON.
 #include "cli/json.h"
 
 namespace attnjit::cli {
@@ -13,6 +13,16 @@ Json error_json(const Error& error) {
   if (error.column > 0) json["column"] = error.column;
   if (!error.hint.empty()) json["hint"] = error.hint;
   for (const Error& other : error.others) json["others"].push_back(error_json(other));
+  return json;
+}
+
+Json findings_json(const std::vector<CacheFinding>& findings) {
+  Json json = Json::array();
+  for (const CacheFinding& finding : findings) {
+    json.push_back({{"path", finding.path},
+                    {"problem", finding.problem},
+                    {"quarantined", finding.quarantined}});
+  }
   return json;
 }
 

@@ -4,7 +4,9 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "attnjit/cache.h"
 #include "attnjit/result.h"
 
 namespace attnjit::cli {
@@ -19,5 +21,8 @@ inline std::string to_text(const Json& value) {
 
 /// {"code", "message", "field", "line", "column", "hint", "others"}, empty members left out.
 Json error_json(const Error& error);
+
+/// An array of {"path", "problem", "quarantined"}.
+Json findings_json(const std::vector<CacheFinding>& findings);
 
 }  // namespace attnjit::cli

@@ -24,11 +24,13 @@ constexpr std::int64_t kMaxManifestBytes = 16 << 20;
 struct Row {
   std::size_t index = 0;  ///< of the spec, over all manifests
   std::string manifest;
+  std::string place;  ///< of the spec: the manifest's file and the index in it
   Arch arch = Arch::kSm100a;
   std::optional<std::size_t> request;  ///< index into what the Service is asked for
   std::string key;
   std::optional<Outcome> outcome;
   std::optional<Error> error;
+  bool stored = false;
 };
 
 Result<std::vector<Arch>> read_archs(const std::string& text) {
@@ -76,11 +78,13 @@ Status read_rows(const PrewarmArguments& arguments, const std::vector<Arch>& arc
       error.field = error.field.empty() ? path : path + ": " + error.field;
       return error;
     }
-    for (const Result<SpecDocument>& spec : manifest->specs) {
+    for (std::size_t i = 0; i < manifest->specs.size(); ++i) {
+      const Result<SpecDocument>& spec = manifest->specs[i];
       for (const Arch arch : archs) {
         Row row;
         row.index = index;
         row.manifest = manifest->name;
+        row.place = fmt::format("{}: specs[{}]", path, i);
         row.arch = arch;
         if (spec) {
           row.request = requests.size();
@@ -88,6 +92,10 @@ Status read_rows(const PrewarmArguments& arguments, const std::vector<Arch>& arc
           requests.back().spec.arch = arch;
         } else {
           row.error = spec.error();
+          row.error->field = fmt::format("{}: {}", path, row.error->field);
+          for (Error& other : row.error->others) {
+            other.field = fmt::format("{}: {}", path, other.field);
+          }
         }
         rows.push_back(std::move(row));
       }
@@ -102,15 +110,23 @@ std::string outcome_name(const Row& row) {
   return row.error->code == ErrorCode::kUnsupported ? "unsupported" : "failed";
 }
 
-/// The number of entries that the bundles brought.
-Result<std::int64_t> import_bundles(const std::vector<std::string>& bundles) {
-  std::int64_t imported = 0;
+/// What came of the bundles.
+struct Imported {
+  std::int64_t entries = 0;
+  std::vector<CacheFinding> left_out;
+};
+
+Result<Imported> import_bundles(const std::vector<std::string>& bundles) {
+  Imported imported;
   for (const std::string& path : bundles) {
     const auto cache = open_command_cache();
     if (!cache) return cache.error();
     const auto report = (*cache)->import_bundle(path);
     if (!report) return report.error();
-    imported += report->entries;
+    imported.entries += report->entries;
+    for (const auto* findings : {&report->bad, &report->unreadable}) {
+      imported.left_out.insert(imported.left_out.end(), findings->begin(), findings->end());
+    }
   }
   return imported;
 }
@@ -135,6 +151,12 @@ void fill_rows(Service& service, const std::vector<SpecDocument>& requests, int 
     row.key = result.key;
     row.outcome = result.outcome;
     row.error = result.error;
+    row.stored = result.stored;
+    // Where the planner or the compiler names a field, it is the spec's.
+    if (row.error && row.error->code == ErrorCode::kInvalid) {
+      row.error->field =
+          fmt::format("{}{}{}", row.place, row.error->field.empty() ? "" : ".", row.error->field);
+    }
   }
 }
 
@@ -144,43 +166,67 @@ Json row_json(const Row& row) {
           {"key", row.key.empty() ? Json() : Json(row.key)},
           {"arch", std::string(to_string(row.arch))},
           {"outcome", outcome_name(row)},
+          {"stored", row.stored},
           {"error", row.error ? error_json(*row.error) : Json()}};
 }
 
-Report report_of(const std::vector<Row>& rows, std::optional<std::int64_t> imported) {
+/// `imported` null: there were no bundles.
+Report report_of(const std::vector<Row>& rows, const Imported* imported) {
   Report report;
   Json json;
   json["specs"] = Json::array();
-  std::size_t compiled = 0, hits = 0, failed = 0, unsupported = 0;
+  std::size_t compiled = 0, hits = 0, bad = 0, failed = 0, unsupported = 0, stored = 0;
   for (const Row& row : rows) {
     if (!row.error) {
       ++(*row.outcome == Outcome::kCompiled ? compiled : hits);
+      stored += row.stored ? 1 : 0;
     } else {
       ++(row.error->code == ErrorCode::kUnsupported ? unsupported : failed);
+      bad += row.error->code == ErrorCode::kInvalid ? 1 : 0;
     }
     json["specs"].push_back(row_json(row));
-    report.text += fmt::format("{:>4} {} {} {}\n", row.index, row.manifest, to_string(row.arch),
-                               outcome_name(row));
+    report.text += fmt::format("{:>4} {} {} {}{}\n", row.index, row.manifest, to_string(row.arch),
+                               outcome_name(row), row.error || row.stored ? "" : ", not stored");
   }
-  if (imported) json["imported"] = *imported;
+  if (imported != nullptr) {
+    json["imported"] = imported->entries;
+    json["left_out"] = findings_json(imported->left_out);
+  }
   json["compiled"] = compiled;
   json["hits"] = hits;
   json["failed"] = failed;
   json["unsupported"] = unsupported;
-  report.text += fmt::format("{} compiled, {} found, {} failed, {} unsupported\n", compiled, hits,
-                             failed, unsupported);
+  json["stored"] = stored;
+  report.text += fmt::format("{} compiled, {} found, {} failed, {} unsupported, {} stored\n",
+                             compiled, hits, failed, unsupported, stored);
   report.json = to_text(json);
-  if (failed > 0) {
+  const std::size_t lost = compiled + hits - stored;
+  if (bad > 0) {
+    report.exit_code = exit_code(ErrorCode::kInvalid);
+    report.note = fmt::format("{} of {} specs are bad input", bad, rows.size());
+  } else if (failed > 0) {
     report.exit_code = 1;
     report.note = fmt::format("{} of {} specs failed", failed, rows.size());
   } else if (unsupported > 0) {
-    report.exit_code = 3;
+    report.exit_code = exit_code(ErrorCode::kUnsupported);
     report.note = fmt::format("{} of {} specs are unsupported", unsupported, rows.size());
+  } else if (lost > 0) {
+    report.exit_code = exit_code(ErrorCode::kEnvironment);
+    report.note = fmt::format(
+        "{} of {} kernels are not in the cache now; see attnjit doctor and attnjit cache stats",
+        lost, rows.size());
   }
   for (const Row& row : rows) {
     if (!row.error) continue;
-    report.note += fmt::format("\n  {} spec {} {}: {}", row.manifest, row.index,
-                               to_string(row.arch), row.error->to_string());
+    report.note +=
+        fmt::format("\n  {} {}: {}", row.place, to_string(row.arch), row.error->to_string());
+  }
+  if (imported != nullptr && !imported->left_out.empty()) {
+    report.note += fmt::format("{}{} entries of bundles were left out",
+                               report.note.empty() ? "" : "\n", imported->left_out.size());
+    for (const CacheFinding& finding : imported->left_out) {
+      report.note += fmt::format("\n  {}: {}", finding.path, finding.problem);
+    }
   }
   return report;
 }
@@ -201,13 +247,13 @@ Result<Report> run_prewarm(const PrewarmArguments& arguments) {
   if (Status s = read_rows(arguments, *archs, rows, requests); !s) return std::move(s).error();
   Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.tuning);
   if (!tuning) return std::move(tuning).error();
-  const Result<std::int64_t> imported = import_bundles(arguments.bundles);
+  const Result<Imported> imported = import_bundles(arguments.bundles);
   if (!imported) return imported.error();
   Result<std::unique_ptr<Service>> service =
       open_service(std::move(*tuning), arguments.accept_unconfined_helper);
   if (!service) return std::move(service).error();
   fill_rows(**service, requests, static_cast<int>(arguments.jobs), rows);
-  return report_of(rows, arguments.bundles.empty() ? std::nullopt : std::optional(*imported));
+  return report_of(rows, arguments.bundles.empty() ? nullptr : &*imported);
 }
 
 }  // namespace attnjit::cli

@@ -164,6 +164,11 @@ std::string ServiceCore::build_id_or_empty(const Entry& entry) const {
   return id ? *std::move(id) : std::string();
 }
 
+bool ServiceCore::is_stored(const Entry& entry) const {
+  return cache != nullptr &&
+         cache->holds(entry.key, build_id_or_empty(entry), options.build_policy);
+}
+
 std::optional<ServiceCore::Fetched> ServiceCore::find_in_cache(const Entry& entry, PtxNeed ptx) {
   if (cache == nullptr) return std::nullopt;
   ImageOrigin origin{};
@@ -202,6 +207,11 @@ Result<KernelImage> ServiceCore::compile_now(Entry& entry, PtxNeed ptx, double& 
   compile_ms = milliseconds_since(begin);
   ++compiles;
   compile_us_total += static_cast<std::int64_t>(compile_ms * 1000);
+  if (image && cache == nullptr && options.use_disk_cache && !no_cache_warned.test_and_set()) {
+    log.warning(
+        "there is no cache folder, and kernels are kept in this process alone: set "
+        "ATTNJIT_CACHE_DIR, XDG_CACHE_HOME or HOME to a folder of this user (said once)");
+  }
   if (image) {
     log.info(fmt::format("compiled {} for {} in {:.0f} ms: {} bytes, {} registers, {} spilled",
                          short_key(entry.key), to_string(entry.plan.spec->arch), compile_ms,

@@ -149,6 +149,7 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   const int compile_threads;  // at once, unless a prewarm asks for more
   WorkQueue queue;
   std::atomic<bool> stopping{false};
+  std::atomic_flag no_cache_warned = ATOMIC_FLAG_INIT;
   std::atomic_flag nvrtc_warned = ATOMIC_FLAG_INIT;  ///< that it does not compile
 
   // Calls of the Service that may wait: its end waits for them.
@@ -166,6 +167,9 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   std::atomic<std::uint64_t> memory_hits{0}, disk_hits{0}, remote_hits{0}, compiles{0}, failures{0},
       waits{0}, fallbacks{0};
   std::atomic<std::int64_t> compile_us_total{0};
+
+  /// Whether the next process finds its image in the cache.
+  bool is_stored(const Entry& entry) const;
 
  private:
   Compiler& compiler_for(const Entry& entry) const;

@@ -179,10 +179,11 @@ class ServiceImpl final : public Service {
     core_->queue.grow(threads);
     std::atomic<std::size_t> next{0};
     std::mutex progress_mutex;
+    std::vector<std::optional<PreparedSpec>> prepared(specs.size());
     const auto work = [&] {
       for (std::size_t i = next++; i < specs.size(); i = next++) {
         Status warmed = no_throw([&]() -> Status {
-          warm(specs[i], results[i]);
+          warm(specs[i], results[i], prepared[i]);
           return {};
         });
         if (!warmed) results[i].error = std::move(warmed).error();
@@ -206,6 +207,7 @@ class ServiceImpl final : public Service {
     }
     work();
     for (std::thread& thread : others) thread.join();
+    look_whether_stored(prepared, results);
     return results;
   }
 
@@ -285,12 +287,36 @@ class ServiceImpl final : public Service {
     return std::move(ready).error();
   }
 
-  void warm(const SpecDocument& document, PrewarmResult& result) {
-    const auto prepared = prepare(document);
+  void look_whether_stored(const std::vector<std::optional<PreparedSpec>>& prepared,
+                           std::vector<PrewarmResult>& results) {
+    // What is on its way from or to the remote tier: its longest transfer, with all its attempts.
+    constexpr std::chrono::seconds kFlushLimit{30};
+    if (core_->cache == nullptr) return;
+    const auto look = [&] {
+      bool all = true;
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        if (results[i].error || results[i].stored) continue;
+        results[i].stored = core_->is_stored(*prepared[i]->state()->entry);
+        all = all && results[i].stored;
+      }
+      return all;
+    };
+    (void)no_throw([&]() -> Status {
+      if (look()) return {};
+      (void)core_->cache->flush(ServiceCore::Clock::now() + kFlushLimit);
+      (void)look();
+      return {};
+    });
+  }
+
+  void warm(const SpecDocument& document, PrewarmResult& result,
+            std::optional<PreparedSpec>& kept) {
+    auto prepared = prepare(document);
     if (!prepared) {
       result.error = prepared.error();
       return;
     }
+    kept = *prepared;
     result.key = prepared->key().hex;
     const auto compiled =
         compile(*prepared, ServiceCore::Clock::now() + std::chrono::hours(1), PtxNeed::kSkip);

@@ -673,5 +673,106 @@ TEST_F(ManagementTest, TheEnvironmentNamesTheLayers) {
   EXPECT_EQ(default_layers(environment, fs), (Layers{"/a", "/b"}));
 }
 
+// Whichever folder it is: who asks is told, by its path, and what is not in it is done all the
+// same.
+TEST_F(ManagementTest, AFolderThatCannotBeReadIsNamed) {
+  options.layers = {"/home/u/cache", "/home/u/lower"};
+  {
+    CacheOptions lower = options;
+    lower.layers = {"/home/u/lower"};
+    store(*open_cache(lower, fs), 3);
+  }
+  for (int number = 1; number <= 2; ++number) store(*open(), number);
+  const auto shard = [](int number, const std::string& layer) {
+    const std::string path = entry_path(number, layer);
+    return path.substr(0, path.rfind('/'));
+  };
+  const std::string first = "/home/u/cache", second = "/home/u/lower";
+  const auto names = [](const std::vector<CacheFinding>& findings, const std::string& folder) {
+    return std::any_of(findings.begin(), findings.end(), [&](const CacheFinding& finding) {
+      return folder.starts_with(finding.path) && !finding.problem.empty();
+    });
+  };
+  for (const std::string& folder : {shard(1, first), first + "/v2/entries", first + "/v2", first,
+                                    shard(3, second), second + "/v2/entries", second}) {
+    fs.set_mode(folder, 0);
+    const auto cache = open();
+    std::vector<CacheFinding> unreadable;
+    (void)cache->list(&unreadable);
+    EXPECT_TRUE(names(unreadable, folder)) << folder;
+    unreadable.clear();
+    for (const CacheLayerInfo& info : cache->layers()) {
+      unreadable.insert(unreadable.end(), info.unreadable.begin(), info.unreadable.end());
+    }
+    EXPECT_TRUE(names(unreadable, folder)) << folder;
+    EXPECT_TRUE(names(cache->verify().unreadable, folder)) << folder;
+    const auto exported = cache->export_bundle("/home/u/bundle");
+    ASSERT_TRUE(exported.ok());
+    EXPECT_TRUE(names(exported->unreadable, folder)) << folder;
+    EXPECT_EQ(exported->entries, folder == shard(1, first)   ? 2
+                                 : folder.starts_with(first) ? 1
+                                                             : 2)
+        << folder;
+    if (folder.starts_with(first)) {
+      const auto trimmed = cache->gc({});
+      EXPECT_TRUE(!trimmed || names(trimmed->unreadable, folder)) << folder;
+    }
+    fs.set_mode(folder, 0700);
+  }
+  const std::string locks = first + "/v2/temp";
+  fs.set_mode(locks, 0);
+  EXPECT_TRUE(names(open()->layers().front().unreadable, locks));
+  EXPECT_TRUE(names(open()->gc({})->unreadable, locks));
+  EXPECT_TRUE(names(open()->clear()->left, locks));
+  fs.set_mode(locks, 0700);
+  store(*open(), 1);
+  ASSERT_TRUE(open()->export_bundle("/home/u/bundle").ok());
+  fs.set_mode(shard(1, first), 0);
+  const auto imported = open()->import_bundle("/home/u/bundle");
+  EXPECT_TRUE(!imported || names(imported->unreadable, shard(1, first)));
+  EXPECT_TRUE(names(open()->clear()->left, shard(1, first)));
+}
+
+TEST_F(ManagementTest, AnExportThatFailsSaysWhatFailed) {
+  store(*open(), 1);
+  FaultFileSystem faulty(fs);
+  const auto cache = open_cache(options, faulty);
+  long calls = 0;
+  faulty.fail_nothing();
+  ASSERT_TRUE(cache->export_bundle("/home/u/bundle").ok());
+  calls = faulty.calls();
+  int told = 0;
+  for (long call = 1; call <= calls; ++call) {
+    faulty.fail(call, EIO);
+    const auto report = cache->export_bundle("/home/u/bundle");
+    if (report) continue;
+    EXPECT_EQ(report.error().to_string().find("changed"), std::string::npos)
+        << call << ": " << report.error().to_string();
+    told += report.error().to_string().find("Input/output error") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GT(told, 3);
+}
+
+TEST_F(ManagementTest, ABadEntryOfALowerLayerIsWarnedOfOnce) {
+  options.layers = {"/home/u/lower"};
+  for (int number = 1; number <= 2; ++number) store(*open(), number);
+  for (int number = 1; number <= 2; ++number) {
+    fs.put_file(entry_path(number, "/home/u/lower"), "no entry, but long enough to be looked at");
+  }
+  options.layers = {"/home/u/cache", "/home/u/lower"};
+  const auto cache = open();
+  for (int i = 0; i < 3; ++i) {
+    for (int number = 1; number <= 2; ++number) {
+      EXPECT_FALSE(finds(*cache, number));
+    }
+  }
+  EXPECT_TRUE(cache
+                  ->get_or_compile(
+                      make_key(1), kBuild, BuildPolicy::kAny, in_a_minute(),
+                      [&]() -> Result<KernelImage> { return make_image(1); }, nullptr)
+                  .ok());
+  EXPECT_EQ(log.count(LogLevel::kWarning, "bad entry"), 2U) << "of each entry once";
+}
+
 }  // namespace
 }  // namespace attnjit::cache

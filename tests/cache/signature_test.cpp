@@ -248,7 +248,7 @@ TEST_F(SignedCacheTest, AKeyringThatCannotBeReadBelievesNobody) {
 }
 
 TEST_F(SignedCacheTest, ABundleMustBeSignedWhereThereIsAKeyring) {
-  const auto from = attnjit::open_cache(options({"from"}, false, false));
+  const auto from = attnjit::open_cache(options({"from"}, true, false));
   store(*from, 1);
   const std::string bundle = base + "/bundle";
   ASSERT_TRUE(from->export_bundle(bundle).ok());
@@ -266,6 +266,58 @@ TEST_F(SignedCacheTest, ABundleMustBeSignedWhereThereIsAKeyring) {
   EXPECT_EQ(attnjit::open_cache(options({"to"}, false, false))->layers().front().entries, 0);
   write("bundle.minisig", minisign(hash_of(bytes), "x", key), 0644);
   EXPECT_EQ(import(), "1");
+}
+
+// The signature of a bundle is asked for, and each entry is judged as in a lower layer.
+TEST_F(SignedCacheTest, ASignedBundleBringsOnlyWhatALowerLayerCouldServe) {
+  const SecretKey stranger = make_secret_key();
+  write("stranger", stranger.to_pem(), 0600);
+  CacheOptions others = options({"from"}, true, false);
+  others.signatures.sign_key_file = base + "/stranger";
+  store(*attnjit::open_cache(options({"from"}, true, false)), 1);
+  store(*attnjit::open_cache(options({"from"}, false, false)), 2);
+  store(*attnjit::open_cache(others), 3);
+  const std::string bundle = base + "/bundle";
+  ASSERT_TRUE(attnjit::open_cache(options({"from"}, false, false))->export_bundle(bundle).ok());
+  std::ifstream file(bundle, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  write("bundle.minisig", minisign(hash_of(bytes), "x", key), 0644);
+  const std::string ring = key.public_key().to_minisign();
+  for (const std::uint64_t least : {std::uint64_t{0}, kTemplateVersion, kTemplateVersion + 1}) {
+    write("ring", "least-template-version: " + std::to_string(least) + "\n" + ring, 0644);
+    const std::string to = "to" + std::to_string(least);
+    const auto cache = attnjit::open_cache(options({to}, false, true));
+    const auto report = cache->import_bundle(bundle);
+    ASSERT_TRUE(report.ok()) << report.error().message;
+    const auto lower = attnjit::open_cache(options({"own" + to, "from"}, false, true));
+    for (int number = 1; number <= 3; ++number) {
+      EXPECT_EQ(has(*cache, number), has(*lower, number)) << number << ", least " << least;
+    }
+    EXPECT_EQ(report->entries, least <= kTemplateVersion ? 1 : 0);
+    EXPECT_EQ(report->bad.size(), least <= kTemplateVersion ? 2U : 3U);
+  }
+  // Without a keyring whoever imports believes the bundle.
+  const auto open = attnjit::open_cache(options({"open"}, false, false))->import_bundle(bundle);
+  ASSERT_TRUE(open.ok());
+  EXPECT_EQ(open->entries, 3);
+}
+
+TEST_F(SignedCacheTest, AnImportReplacesWhatTheFirstLayerMayNotServe) {
+  const auto signer = attnjit::open_cache(options({"from"}, true, false));
+  store(*signer, 1);
+  const std::string bundle = base + "/bundle";
+  ASSERT_TRUE(signer->export_bundle(bundle).ok());
+  std::ifstream file(bundle, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  write("bundle.minisig", minisign(hash_of(bytes), "x", key), 0644);
+  store(*attnjit::open_cache(options({"own"}, false, false)), 1);
+  CacheOptions strict = options({"own"}, false, true);
+  strict.signatures.require_everywhere = true;
+  const auto cache = attnjit::open_cache(strict);
+  const auto report = cache->import_bundle(bundle);
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->entries, 1);
+  EXPECT_TRUE(has(*cache, 1));
 }
 
 // What reaches the driver is what find gives. ATTNJIT_FORGERIES says how many are tried.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // compile, prewarm and cache on real NVRTC: JSON, exit codes, and a cache that serves.
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -295,12 +297,59 @@ TEST_F(Compile, PrewarmGoesOnAfterABadSpec) {
   write_text(folder_ / "m.json", R"({"name": "mixed", "source": "here", "specs": [
     {"num_q_heads": 8, "qk_depth": -3},
     {"num_q_heads": 8, "group": 2, "qk_depth": 64, "mask": "causal"}]})");
-  const Json json = run_json({"prewarm", folder_ / "m.json", "--arch", "sm_90a"}, 1);
+  const Json json = run_json({"prewarm", folder_ / "m.json", "--arch", "sm_90a"}, 2);
   EXPECT_EQ(json.at("failed"), 1);
   EXPECT_EQ(json.at("compiled"), 1);
+  EXPECT_EQ(json.at("specs")[0].at("stored"), false);
+  EXPECT_EQ(json.at("specs")[1].at("stored"), true);
+  EXPECT_EQ(json.at("specs")[0].at("error").at("field"),
+            (folder_ / "m.json") + ": specs[0].qk_depth");
   EXPECT_FALSE(json.at("specs")[0].at("error").is_null());
   EXPECT_TRUE(json.at("specs")[1].at("error").is_null());
   EXPECT_EQ(run_json(hopper("compile"), 0).at("outcome"), "disk");
+}
+
+// Each way to have no usable cache: the exit code says so, each spec, and one warning.
+TEST_F(Compile, PrewarmThatStoresNothingIsFour) {
+  write_text(folder_ / "m.json",
+             R"({"name": "m", "source": "s", "specs": [{"num_q_heads": 8, "qk_depth": 64}]})");
+  ASSERT_EQ(::chmod(folder_.path().c_str(), 0755), 0);
+  std::filesystem::create_directory(folder_ / "open");
+  std::filesystem::create_directory(folder_ / "closed");
+  ASSERT_EQ(::chmod((folder_ / "open").c_str(), 0777), 0);
+  ASSERT_EQ(::chmod((folder_ / "closed").c_str(), 0555), 0);
+  write_text(folder_ / "file", "no folder");
+  const auto warnings = [&] {
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = last_.err.find("[warning]", at)) != std::string::npos; ++at) {
+      ++count;
+    }
+    return count;
+  };
+  struct Case {
+    std::string cache, home;
+  };
+  for (const Case& without : {Case{"", ""}, Case{"", "/nonexistent"}, Case{"", folder_ / "file"},
+                              Case{folder_ / "open", ""}, Case{folder_ / "closed", ""},
+                              Case{folder_ / "file", ""}, Case{"/proc/attnjit", ""}}) {
+    if (without.cache == folder_ / "closed" && !become_another_user()) continue;
+    options_.environment["ATTNJIT_CACHE_DIR"] = without.cache;
+    options_.environment["XDG_CACHE_HOME"] = "";
+    options_.environment["HOME"] = without.home;
+    const Json json = run_json({"prewarm", folder_ / "m.json", "--arch", "sm_90a"}, 4);
+    EXPECT_EQ(json.at("specs")[0].at("outcome"), "compiled");
+    EXPECT_EQ(json.at("specs")[0].at("stored"), false);
+    EXPECT_EQ(json.at("stored"), 0);
+    EXPECT_EQ(warnings(), 1U) << last_.err;
+    run_json(hopper("compile"), 0);
+    EXPECT_EQ(warnings(), 1U) << last_.err;
+    options_.through.clear();
+  }
+  // One that was found in a layer is stored, whether the first can be written or not.
+  options_.environment["ATTNJIT_CACHE_DIR"] = folder_ / "cache";
+  EXPECT_EQ(run_json({"prewarm", folder_ / "m.json", "--arch", "sm_90a"}, 0).at("stored"), 1);
+  options_.environment["ATTNJIT_CACHE_DIR"] = (folder_ / "new") + ":" + (folder_ / "cache");
+  EXPECT_EQ(run_json({"prewarm", folder_ / "m.json", "--arch", "sm_90a"}, 0).at("stored"), 1);
 }
 
 TEST_F(Compile, PrewarmReadsItsInputStrictly) {

@@ -392,7 +392,7 @@ TEST_F(Compile, CacheCommands) {
   EXPECT_EQ(run_json({"cache", "import", folder_ / "bundle"}, 0).at("entries"), 1);
   EXPECT_EQ(run_json(hopper("compile"), 0).at("outcome"), "disk");
   EXPECT_EQ(run_json({"cache", "gc", "--max-bytes", "0"}, 0).at("entries_after"), 0);
-  for (const char* bytes : {"-1", "99999999999999999999", "1e3", "1G", "", " 1"}) {
+  for (const char* bytes : {"-1", "99999999999999999999", "1e3", "1GG", "", " 1"}) {
     expect_bad({"cache", "gc", "--max-bytes", bytes}, "max_bytes");
   }
 

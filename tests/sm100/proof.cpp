@@ -4,14 +4,15 @@
 //
 //     attnjit_sm100_proof [--only TEXT] [--sample N] [--seeds N] [--random COUNT] [--seed S]
 //                         [--index I] [--random-seeds N] [--shard I/N] [--threads T]
-//                         [--journal FILE] [--report FILE --commit NAME]
+//                         [--journal FILE] [--report FILE] [--summary FILE] [--commit NAME]
 //
 // Named attentions (whose name holds TEXT; every Nth) take every input and --seeds orders of time
 // each; the --random attentions that the generator makes of seed S take one input by turns and
 // --random-seeds orders;
 // --index I: that one alone, with every input. What passed is written to the journal and not run
 // again by the same program: an interrupted proof is resumed. Under isa, the order that the plan
-// declares is granted (docs/sm100.md, "In-order issue"). Exit code 77: there is no NVRTC.
+// declares is granted (docs/sm100.md, "In-order issue"). --report: the full record, with every
+// attention. --summary: the page docs/proof/sm100.md. Exit code 77: there is no NVRTC.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,7 +44,7 @@ using emulator::CompileTo;
 using verify::InputKind;
 
 struct Options {
-  std::string only, journal, report, commit;
+  std::string only, journal, report, summary, commit;
   std::size_t sample = 1, shard = 0, shards = 1;
   std::uint64_t seeds = 10, random = 0, random_seeds = 2, seed = 20261121;
   long long index = -1;
@@ -157,24 +158,28 @@ std::map<std::string, int> features_of(const ProofCase& one) {
   return counts;
 }
 
-std::string report_of(const std::vector<ProofCase>& cases, const std::vector<Item>& items,
-                      const std::vector<Judged>& all, const Options& options) {
+struct Reports {
+  std::string record;   // every attention, and how often which feature came up
+  std::string summary;  // counts and the worst errors of each type of output
+};
+
+Reports reports_of(const std::vector<ProofCase>& cases, const std::vector<Item>& items,
+                   const std::vector<Judged>& all, const Options& options) {
   struct Of {
     std::size_t items = 0, passed = 0;
     double rel_err = 0, max_row_err = 0, lse = 0;
     int query_tiles = 0;
   };
-  std::map<std::string, Of> by_input;
+  std::map<std::string, Of> by_input, by_output;
   std::vector<Of> by_case(cases.size());
   std::uint64_t runs = 0, steps = 0;
   std::size_t failures = 0;
   double seconds = 0;
   for (std::size_t i = 0; i < items.size(); ++i) {
     const AttentionSpec& spec = cases[items[i].of].spec;
-    const std::string by =
-        fmt::format("{}, {}", to_string(spec.output_dtype.value_or(spec.qkv_dtype)),
-                    verify::to_string(items[i].input));
-    for (Of* of : {&by_input[by], &by_case[items[i].of]}) {
+    const std::string output(to_string(spec.output_dtype.value_or(spec.qkv_dtype)));
+    const std::string by = fmt::format("{}, {}", output, verify::to_string(items[i].input));
+    for (Of* of : {&by_input[by], &by_output[output], &by_case[items[i].of]}) {
       ++of->items;
       of->passed += all[i].passed ? 1 : 0;
       of->rel_err = std::max(of->rel_err, all[i].rel_err);
@@ -188,24 +193,38 @@ std::string report_of(const std::vector<ProofCase>& cases, const std::vector<Ite
     failures += all[i].passed ? 0 : 1;
   }
   const std::size_t named = cases.size() - options.random;
-  std::string text = fmt::format(
-      "# The sm_100a kernel in the emulator\n\n"
-      "Written by `attnjit_sm100_proof --report` (tests/sm100); not edited by hand.\n\n"
-      "{} attentions by name, every input, {} orders of time each; {} at random (seed {}), an "
-      "input by turns, {} orders\neach: {} runs, {:.1f} thousand million warp instructions. "
-      "**{} of {} passed.** Model isa, every check; products of one\nthread are granted the order "
-      "of their issue (docs/sm100.md). {}, {}, commit {}, {:.0f} core-minutes.\n\n"
-      "    attnjit_sm100_proof --seeds {} --random {} --seed {} --random-seeds {}\n\n"
-      "An attention alone: `--only NAME`, or `--seed S --index I` of the random ones.\n\n"
-      "| output, input | passed | worst rel_err | worst row | worst LSE |\n|---|---|---|---|---|\n",
+  const auto rows = [](const std::map<std::string, Of>& of) {
+    std::string text;
+    for (const auto& [name, one] : of) {
+      text += fmt::format("| {} | {} of {} | {:.1e} | {:.1e} | {:.1e} |\n", name, one.passed,
+                          one.items, one.rel_err, one.max_row_err, one.lse);
+    }
+    return text;
+  };
+  const std::string opening = fmt::format(
+      "`attnjit_sm100_proof` (tests/sm100) wrote this page; do not edit it.\n\n"
+      "The proof runs {} named attentions with every input and {} orders of time each, and {} "
+      "random ones\n(seed {}) with one input and {} orders each: {} runs, {:.1f} thousand million "
+      "warp instructions.\n**{} of {} passed** under the isa model with every check. A thread's "
+      "products are granted their issue order\n(docs/sm100.md). {}, {}, commit {}, {:.0f} "
+      "core-minutes.\n\n",
       named, options.seeds, options.random, options.seed, options.random_seeds, runs,
       static_cast<double>(steps) / 1e9, items.size() - failures, items.size(), today(), machine(),
-      options.commit.empty() ? "unknown" : options.commit, seconds / 60, options.seeds,
-      options.random, options.seed, options.random_seeds);
-  for (const auto& [name, of] : by_input) {
-    text += fmt::format("| {} | {} of {} | {:.1e} | {:.1e} | {:.1e} |\n", name, of.passed, of.items,
-                        of.rel_err, of.max_row_err, of.lse);
-  }
+      options.commit.empty() ? "unknown" : options.commit, seconds / 60);
+  const std::string summary = fmt::format(
+      "# The sm_100a kernel in the emulator: the summary\n\n{}"
+      "O and the LSE are compared with a float64 reference of the same inputs.\n\n"
+      "| type of O | passed | worst rel_err | worst row | worst LSE |\n|---|---|---|---|---|\n{}\n"
+      "The record lists every attention with its shape and error. To make both:\n\n"
+      "    attnjit_sm100_proof --seeds {} --random {} --seed {} --random-seeds {} \\\n"
+      "        --report build/sm100_proof.md --summary docs/proof/sm100.md\n\n"
+      "`--only NAME` runs one named attention, `--seed S --index I` one of the random ones.\n",
+      opening, rows(by_output), options.seeds, options.random, options.seed, options.random_seeds);
+  std::string text = fmt::format(
+      "# The sm_100a kernel in the emulator: the record\n\n{}"
+      "| output, input | passed | worst rel_err | worst row | worst LSE "
+      "|\n|---|---|---|---|---|\n{}",
+      opening, rows(by_input));
   if (failures > 0) text += "\n## Failed\n\n";
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (all[i].passed) continue;
@@ -233,7 +252,7 @@ std::string report_of(const std::vector<ProofCase>& cases, const std::vector<Ite
   for (const auto& [feature, count] : counts) {
     list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", feature, count);
   }
-  return text + list + ".\n";
+  return {text + list + ".\n", summary};
 }
 
 // --- the run -------------------------------------------------------------------------------------
@@ -335,9 +354,9 @@ int run(const Options& options) {
       "%zu of %zu passed (%zu of them before), worst rel_err %.1e, %.0f core-seconds, %.0f s\n",
       items.size() - failures, items.size(), resumed, worst, core_seconds,
       std::chrono::duration<double>(Clock::now() - begin).count());
-  if (!options.report.empty()) {
-    std::ofstream(options.report) << report_of(cases, items, all, options);
-  }
+  const Reports reports = reports_of(cases, items, all, options);
+  if (!options.report.empty()) std::ofstream(options.report) << reports.record;
+  if (!options.summary.empty()) std::ofstream(options.summary) << reports.summary;
   return failures == 0 && !items.empty() ? 0 : 1;
 }
 
@@ -370,6 +389,8 @@ int main(int argc, char** argv) {
       options.journal = value;
     } else if (flag == "--report") {
       options.report = value;
+    } else if (flag == "--summary") {
+      options.summary = value;
     } else if (flag == "--commit") {
       options.commit = value;
     } else if (flag == "--shard" &&

@@ -3,7 +3,8 @@
 // model until a finding or the numbers give it away: the test of the emulator's checks.
 //
 //     attnjit_mutations [--sample N] [--seeds N] [--subject TEXT] [--only TEXT] [--threads T]
-//                       [--verbose 1] [--verdicts FILE] [--report FILE --commit NAME]
+//                       [--verbose 1] [--verdicts FILE] [--report FILE] [--summary FILE]
+//                       [--commit NAME]
 //     attnjit_mutations --spared 1 [--sample N] [--seeds N] [--subject TEXT] [--only TEXT] ...
 //     attnjit_mutations --subject TEXT --write FILE.ptx
 //     attnjit_mutations --subject TEXT --try FILE.ptx [--seeds N]
@@ -16,6 +17,7 @@
 // found is added to it (verdict.h). --spared: runs the changes that are said to be no damage, in
 // place of the others; exit code 1 where one of them is caught, since what is said of it is untrue,
 // or where a number is known of no place.
+// --report: the full record, with every survivor. --summary: the page docs/proof/mutations.md.
 // --write: the first such kernel as it is. --try: FILE, damaged by hand, in its place; exit code 0
 // where it is caught. Exit code 77: there is no NVRTC.
 #include <fmt/format.h>
@@ -48,7 +50,7 @@ struct Options {
   std::uint64_t seeds = 20;
   std::vector<std::string> subjects;  ///< a kernel's name begins with one of them
   std::vector<std::string> only;      ///< a mutant's name holds one of them
-  std::string verdicts, report, commit, write, tried;
+  std::string verdicts, report, summary, commit, write, tried;
   unsigned threads = 0;
   bool verbose = false;
   bool spared = false;
@@ -148,20 +150,26 @@ Summary summarise(const std::vector<Judged>& all) {
   return summary;
 }
 
+// What the record and the summary both begin with.
+std::string opening_of(const char* what, const Summary& summary, std::size_t mutants,
+                       const Options& options, double seconds) {
+  return fmt::format(
+      "# Mutations: the {}\n\n"
+      "`attnjit_mutations` (tests/emulator/mutations) wrote this page; do not edit it.\n\n"
+      "The emulator caught {} of {} damaged kernels ({:.1f} %; the bar is {:.0f} %) under the isa "
+      "model within {} seeds.\nEvery undamaged kernel passes the same seeds without a finding. "
+      "{}, {}, commit {}, {:.0f} core-minutes.\n\n",
+      what, summary.caught, mutants,
+      100.0 * static_cast<double>(summary.caught) / static_cast<double>(mutants), 100 * kBar,
+      options.seeds, today(), machine(), options.commit.empty() ? "unknown" : options.commit,
+      seconds / 60);
+}
+
 std::string report_of(const std::vector<Judged>& all, const std::vector<Spared>& spared,
                       const Options& options, double seconds) {
   const Summary summary = summarise(all);
-  std::string text = fmt::format(
-      "# Mutations\n\n"
-      "Written by `attnjit_mutations --report` (tests/emulator/mutations); not edited by hand.\n\n"
-      "{} of {} mutants caught ({:.1f} %; the bar is 97 %) under the isa model within {} seeds. "
-      "Every "
-      "kernel as it is\npasses the same seeds without a finding. {}, {}, commit {}, {:.0f} "
-      "core-minutes.\n\n"
-      "| kernel | caught | mutants |\n|---|---|---|\n",
-      summary.caught, all.size(),
-      100.0 * static_cast<double>(summary.caught) / static_cast<double>(all.size()), options.seeds,
-      today(), machine(), options.commit.empty() ? "unknown" : options.commit, seconds / 60);
+  std::string text = fmt::format("{}| kernel | caught | mutants |\n|---|---|---|\n",
+                                 opening_of("record", summary, all.size(), options, seconds));
   for (const auto& [subject, counts] : summary.by_subject) {
     text += fmt::format("| {} | {} | {} |\n", subject, counts.first, counts.second);
   }
@@ -188,6 +196,58 @@ std::string report_of(const std::vector<Judged>& all, const std::vector<Spared>&
     text += fmt::format("| {} | {} |\n", kind, list);
   }
   return text;
+}
+
+// The kernels that a row of the summary counts together.
+std::string_view group_of(std::string_view subject) {
+  if (subject.starts_with("sm_100a")) return "generated for sm_100a";
+  if (subject.starts_with("sm100")) return "written by hand for sm_100a";
+  if (subject == "merge") return "the merge of partial results";
+  return "generated for sm_90a";
+}
+
+// Counts alone: what a document keeps of a record.
+std::string summary_of(const std::vector<Judged>& all, const std::vector<Spared>& spared,
+                       const Options& options, double seconds) {
+  struct Group {
+    int kernels = 0, caught = 0, mutants = 0;
+  };
+  const Summary summary = summarise(all);
+  std::map<std::string_view, Group> groups;
+  for (const auto& [subject, counts] : summary.by_subject) {
+    Group& group = groups[group_of(subject)];
+    ++group.kernels;
+    group.caught += counts.first;
+    group.mutants += counts.second;
+  }
+  std::map<std::string, int> seen;
+  for (const auto& [kind, ways] : summary.by_kind) {
+    for (const auto& [by, count] : ways) seen[by] += count;
+  }
+  const auto explained =
+      std::count_if(summary.survivors.begin(), summary.survivors.end(),
+                    [](const Judged* judged) { return !reason_of(judged->mutant).empty(); });
+  std::string text =
+      opening_of("summary", summary, all.size(), options, seconds) +
+      "A mutant is a kernel's PTX with one change that breaks it: a wait, a fence or an arrival "
+      "removed, a number\nor an address changed, an operand exchanged.\n\n"
+      "| kernels | how many | caught | mutants |\n|---|---|---|---|\n";
+  for (const auto& [name, group] : groups) {
+    text +=
+        fmt::format("| {} | {} | {} | {} |\n", name, group.kernels, group.caught, group.mutants);
+  }
+  text += fmt::format("\n{} kinds of damage were seen as:\n\n| seen as | mutants |\n|---|---|\n",
+                      summary.by_kind.size());
+  for (const auto& [by, count] : seen) text += fmt::format("| {} | {} |\n", by, count);
+  return text +
+         fmt::format(
+             "\nOf {} survivors {} are explained. {} more changes were read and do no damage; "
+             "they are not counted, and\n`attnjit_mutations --spared 1` checks that no seed "
+             "catches them.\n\nThe record lists each survivor, each harmless change and each kind "
+             "of damage. To make both:\n\n"
+             "    attnjit_mutations --report build/mutations.md --summary "
+             "docs/proof/mutations.md\n",
+             summary.survivors.size(), explained, spared.size());
 }
 
 // One text in a kernel's place.
@@ -333,6 +393,8 @@ int run(const Options& options) {
               seconds / 60);
   if (!options.report.empty())
     std::ofstream(options.report) << report_of(all, spared, options, seconds);
+  if (!options.summary.empty())
+    std::ofstream(options.summary) << summary_of(all, spared, options, seconds);
   if (all.empty()) return 1;
   if (options.spared) return summary.caught == 0 ? 0 : 1;
   // A sample is too small for a rate: each of its survivors must be a known one.
@@ -372,6 +434,8 @@ int main(int argc, char** argv) {
       options.only.emplace_back(value);
     } else if (flag == "--report") {
       options.report = value;
+    } else if (flag == "--summary") {
+      options.summary = value;
     } else if (flag == "--commit") {
       options.commit = value;
     } else if (flag == "--spared") {

@@ -1,22 +1,20 @@
 #!/usr/bin/env python3
 """Draws the sm_90a kernels' speed from a table of bench/sm90_bench.py as an SVG for the README.
 
-    python3 bench/plot.py                       # the newest bench/results/h200-*.txt -> docs/sm90-speed.svg
-    python3 bench/plot.py RESULTS.txt -o F.svg  # RESULTS may also be what --json wrote
-    python3 bench/plot.py --check               # exit code 1 if docs/sm90-speed.svg is not of the newest table
+    python3 bench/plot.py                        # bench/results/sm90-dense.json -> docs/sm90-speed.svg
+    python3 bench/plot.py RESULTS.json -o F.svg  # RESULTS is what bench/sm90_bench.py --json wrote
+    python3 bench/plot.py --check                # exit code 1 if docs/sm90-speed.svg is not of that table
 
-"Newest" is the last name in order among the tables that FlashAttention-3 was measured beside: the
-picture shows it. Standard library only; the same table gives the same bytes.
+Standard library only; the same table gives the same bytes.
 """
 import argparse
 import json
 import math
 import pathlib
-import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RESULTS, OUTPUT = ROOT / "bench/results", ROOT / "docs/sm90-speed.svg"
+RESULTS, OUTPUT = ROOT / "bench/results/sm90-dense.json", ROOT / "docs/sm90-speed.svg"
 LENGTHS = ("1k", "2k", "4k", "8k", "16k")
 INK, FAINT, BEST = "#24292f", "#d0d7de", "#8c959f"
 COLOURS = {"bf16": "#1a6fb4", "fp16": "#d1681c"}
@@ -24,47 +22,15 @@ WIDTH, MARGIN, GAP, PANEL_H = 960, 56, 34, 150
 TOP = 84
 
 
-def natural(path):
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.stem)]
-
-
-def newest():
-    tables = [path for path in RESULTS.glob("h200-*.txt")
-              if any(cell["cudnn"] and cell["fa3"]
-                     for cell in read_table(path.read_text(encoding="utf-8"))[1].values())]
-    if not tables:
-        raise SystemExit(f"no h200-*.txt in {RESULTS} has a table with FlashAttention-3 beside")
-    return max(tables, key=natural)
-
-
-def number(text):
-    return None if text == "-" else float(text)
-
-
-def read_table(text):
+def read(text):
     """(what it was measured on, {cell: {"cudnn", "fa3", "flex", "best": ratio or None}})."""
-    heading, columns, cells = "", [], {}
-    for line in text.splitlines():
-        words = line.replace("<", " ").split()
-        if line.startswith("cell "):
-            columns = words
-        elif words and words[0].count(".") >= 2 and len(words) > 4 and words[1][0].isdigit():
-            row = dict(zip(columns, words))
-            cells[words[0]] = {key: number(row.get("/" + key, "-"))
-                               for key in ("cudnn", "fa3", "flex", "best")}
-        elif not heading and line.strip():
-            heading = line.split(";")[0].strip()
-    return heading, cells
-
-
-def read_json(text):
     record = json.loads(text)
     cells = {}
     for cell in record["cells"]:
         name = next(iter(cell["ratio"]))
         ratios = cell["ratio"][name]
-        cells[cell["name"]] = {"cudnn": ratios.get("cudnn"), "flex": ratios.get("flex"),
-                               "best": cell.get("of_best", {}).get(name)}
+        cells[cell["name"]] = {"cudnn": ratios.get("cudnn"), "fa3": ratios.get("fa3"),
+                               "flex": ratios.get("flex"), "best": cell.get("of_best", {}).get(name)}
     return f"One {record['gpu']}, {record['date']}, CUDA {record['cuda']}", cells
 
 
@@ -202,8 +168,7 @@ def draw(heading, cells, source):
 
 
 def make(path):
-    text = path.read_text(encoding="utf-8")
-    heading, cells = (read_json if path.suffix == ".json" else read_table)(text)
+    heading, cells = read(path.read_text(encoding="utf-8"))
     if not cells:
         raise SystemExit(f"{path} has no table")
     return draw(heading, cells, path.name)
@@ -211,11 +176,11 @@ def make(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("results", nargs="?", type=pathlib.Path)
+    parser.add_argument("results", nargs="?", type=pathlib.Path, default=RESULTS)
     parser.add_argument("-o", "--output", type=pathlib.Path, default=OUTPUT)
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
     options = parser.parse_args()
-    source = options.results or newest()
+    source = options.results
     svg = make(source)
     if options.check:
         if not options.output.exists() or options.output.read_text(encoding="utf-8") != svg:

@@ -38,8 +38,8 @@ def sources(root):
 
 
 def anchors(text):
-    """The names by which links reach a document's headings."""
-    names = set()
+    """The names by which links reach a document's headings and the marks that keep an older name."""
+    names = set(re.findall(r'<a id="([\w-]+)"></a>', text))
     for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
         words = re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower())
         names.add(words.strip().replace(" ", "-"))

@@ -319,8 +319,7 @@ struct OnlineSoftmax {
   /// earlier tiles, sum up to so much that one may exceed 2^threshold.
   ///
   /// NOTE: that is seldom, and then the tile is computed again. Beside products a maximum of two
-  /// numbers takes 1.76 times as long as alone, and 2^x 1.28 times (one H200,
-  /// bench/results/h200-2026-11-26-tiles.txt).
+  /// numbers takes 1.76 times as long as alone, and 2^x 1.28 times (one H200, docs/sm90.md).
   template <bool kBf16, class Scores>
   ATTNJIT_DEVICE bool follow(const Scores& scores, u32 (&pairs)[Scores::kCount / 2],
                              float (&correction)[2]) {

@@ -178,8 +178,9 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
   /// Whether another CTA runs on this one's SM.
   ATTNJIT_DEVICE static constexpr bool shares_sm() { return Config::kCtasPerSm > 1; }
   /// are_even() of decodes with two CTAs an SM, which wait for memory: a CTA that ends early leaves
-  /// the other its share of that, and a CTA by itself loads 1 / 0.6 times as fast as one of all. Runs take 2.5 units more, for
-  /// the merge and a second work tile. Estimates, from launches on an H200 (docs/sm90.md).
+  /// the other its share of that, and a CTA by itself loads 1 / 0.6 times as fast as one of all.
+  /// Runs take 2.5 units more, for the merge and a second work tile. Estimates, from launches on an
+  /// H200 (docs/sm90.md).
   ATTNJIT_DEVICE static bool share_memory(int even, int length) {
     return 0.6f * static_cast<float>(even) <= static_cast<float>(length) + 2.5f;
   }

@@ -153,7 +153,7 @@ TEST(Sm90Launch, DecodesMayDealOutRuns) {
   EXPECT_EQ(parts(16, 4096), std::pair(1, 32));
   EXPECT_EQ(parts(8, 32768), std::pair(4, 32));
   EXPECT_EQ(parts(1024, 8192), std::pair(1, 16));  // 16 MiB of partial results a part
-  EXPECT_EQ(parts(64, 1024), std::pair(1, 1));    // short sequences
+  EXPECT_EQ(parts(64, 1024), std::pair(1, 1));     // short sequences
   EXPECT_EQ(parts(8, 1024).first, parts(8, 1024).second);
   EXPECT_EQ(parts(1, 32768).first, parts(1, 32768).second);
 

@@ -307,8 +307,8 @@ TEST(Sm90MlaPlan, DealsRuns) {
     return std::pair(choice.even_parts, choice.partitions);
   };
   EXPECT_EQ(parts(8, 1, 32768), std::pair(8, 32));
-  EXPECT_EQ(parts(64, 1, 8192), std::pair(1, 16));    // 16 MiB of partial results a part
-  EXPECT_EQ(parts(128, 2, 8192), std::pair(1, 4));    // 64 MiB
+  EXPECT_EQ(parts(64, 1, 8192), std::pair(1, 16));  // 16 MiB of partial results a part
+  EXPECT_EQ(parts(128, 2, 8192), std::pair(1, 4));  // 64 MiB
   // Even parts leave room for those of runs, however many the longest sequence would take.
   EXPECT_EQ(parts(37, 2, 57344), std::pair(6, 13));
   EXPECT_EQ(parts(100, 2, 57344), std::pair(2, 5));

@@ -58,8 +58,8 @@ class ATTNJIT_EXPORT TemplateSet {
 
   /// The files that `text` includes, directly or through others; found once for each text. Only
   /// `#include "name"` with a name of the set is known to kernel code; conditional compilation is
-  /// not followed. Errors, kInternal with file and line: any other spelling of an include, or a
-  /// name that the set lacks. `name`: of the text, for errors.
+  /// not followed. Errors, with file and line: kInternal for any other spelling of an include,
+  /// kEnvironment for a name that the set lacks. `name`: of the text, for errors.
   Result<HeaderSet> included_by(std::string_view name, std::string_view text) const;
 
  private:
@@ -85,8 +85,9 @@ struct KernelSource {
   Arch arch = Arch::kSm100a;
 };
 
-/// Renders a plan. Errors: kUnsupported where the plan is not supported or the set has no template
-/// for it; kInternal where a placeholder and the values do not match one to one.
+/// Renders a plan. Errors: kUnsupported where the plan is not supported; kEnvironment where the set
+/// lacks a template or a header; kInternal where a placeholder and the values do not match one to
+/// one.
 ATTNJIT_EXPORT Result<KernelSource> generate(
     const KernelPlan& plan, const TemplateSet& templates = TemplateSet::embedded());
 

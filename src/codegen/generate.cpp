@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "attnjit/source.h"
+#include "codegen/include_closure.h"
 #include "codegen/renderer.h"
 #include "codegen/source_digest.h"
 #include "codegen/user_code.h"
@@ -273,7 +274,7 @@ const char* template_of(KernelId kernel) {
   return kStepTemplate;
 }
 
-/// The plan and the set go together. Errors: kUnsupported, kInternal.
+/// The plan and the set go together. Errors: kUnsupported, kEnvironment, kInternal.
 Status check_plan(const KernelPlan& plan, const TemplateSet& templates) {
   const auto unsupported = [](std::string reason) {
     return make_error(ErrorCode::kUnsupported, std::move(reason), "spec");
@@ -282,12 +283,9 @@ Status check_plan(const KernelPlan& plan, const TemplateSet& templates) {
     return unsupported(plan.reason.empty() ? "no template serves this spec" : plan.reason);
   }
   for (const PlannedKernel& kernel : plan.kernels) {
-    const char* const file = template_of(kernel.id);
-    if (templates.find(file) == nullptr) {
-      return unsupported(fmt::format("the templates hold no {}", file));
-    }
-    if (templates.find(kernel.kernel_header) == nullptr) {
-      return unsupported(fmt::format("the templates hold no {}", kernel.kernel_header));
+    for (const std::string_view file :
+         {std::string_view(template_of(kernel.id)), std::string_view(kernel.kernel_header)}) {
+      if (templates.find(file) == nullptr) return incomplete_templates(file);
     }
     if (kernel.entry.empty() || kernel.threads <= 0 || function_of(kernel.kernel_header).empty()) {
       return defect("the plan names no entry, threads or kernel header");

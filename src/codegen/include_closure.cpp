@@ -48,6 +48,13 @@ Result<std::vector<Include>> includes_of(std::string_view file, std::string_view
 
 }  // namespace
 
+Error incomplete_templates(std::string_view missing) {
+  return make_error(ErrorCode::kEnvironment, fmt::format("the templates hold no {}", missing),
+                    "templates",
+                    "the folder must hold what the project's templates/ holds; unset "
+                    "ATTNJIT_TEMPLATES to use the embedded ones");
+}
+
 Result<std::vector<SourceFile>> include_closure(const TemplateSet& templates, std::string_view name,
                                                 std::string_view text) {
   std::map<std::string_view, const SourceFile*> reached;
@@ -64,10 +71,8 @@ Result<std::vector<SourceFile>> include_closure(const TemplateSet& templates, st
     for (const Include& include : *includes) {
       const SourceFile* header = templates.find(include.name);
       if (header == nullptr) {
-        Error error = make_error(
-            ErrorCode::kInternal,
-            fmt::format("{} includes \"{}\", which is no template", file.name, include.name),
-            "template");
+        Error error = incomplete_templates(include.name);
+        error.message += fmt::format(", which {} includes", file.name);
         error.line = include.line;
         error.column = 1;
         return error;

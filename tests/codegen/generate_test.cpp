@@ -365,11 +365,25 @@ TEST(Generate, WhatNoTemplateServesIsUnsupported) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
   EXPECT_EQ(refused.error().message, "because");
-  plan.supported = true;
-  plan.main().kernel_header = "sm100/mla.cuh";
-  EXPECT_EQ(generate(plan, templates()).error().code, ErrorCode::kUnsupported);
-  const TemplateSet empty(std::vector<SourceFile>{});
-  EXPECT_EQ(generate(plan, empty).error().code, ErrorCode::kUnsupported);
+}
+
+// A folder that is not whole is the environment's fault, whichever file it lacks.
+TEST(Generate, AnIncompleteSetOfTemplatesIsNoFaultOfTheSpec) {
+  const KernelPlan plan = plan_of({});
+  const auto whole = generate(plan, templates());
+  ASSERT_TRUE(whole.ok()) << whole.error().to_string();
+  std::vector<std::string> needed{"attention.cu.tmpl"};
+  for (const SourceFile& header : whole->headers) needed.push_back(header.name);
+  EXPECT_GT(needed.size(), 1u);
+  for (const std::string& missing : needed) {
+    std::vector<SourceFile> files = templates().files();
+    std::erase_if(files, [&](const SourceFile& file) { return file.name == missing; });
+    const auto source = generate(plan, TemplateSet(std::move(files)));
+    ASSERT_FALSE(source.ok()) << missing;
+    EXPECT_EQ(source.error().code, ErrorCode::kEnvironment) << source.error().to_string();
+    EXPECT_NE(source.error().message.find(missing), std::string::npos);
+    EXPECT_NE(source.error().hint.find("ATTNJIT_TEMPLATES"), std::string::npos);
+  }
 }
 
 }  // namespace

@@ -10,13 +10,20 @@ from typing import Optional
 _PLACES = (("cu13", "libnvrtc.so.13"), ("cuda_nvrtc", "libnvrtc.so.12"))
 
 
+def _in_toolkit(home: str) -> bool:
+    return any(os.path.exists(os.path.join(home, folder, name))
+               for folder in ("lib64", "lib")
+               for name in ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"))
+
+
 def nvrtc_path() -> Optional[str]:
     """The NVRTC wheel's library, or None: the native search (CUDA_HOME, the toolkit) decides then.
 
     NOTE: the native search also looks beside this package, but not in the other site-packages of
     an environment that sees the system's.
     """
-    if os.environ.get("ATTNJIT_NVRTC") or os.environ.get("CUDA_HOME"):
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    if os.environ.get("ATTNJIT_NVRTC") or (home and _in_toolkit(home)):
         return None
     spec = importlib.util.find_spec("nvidia")
     for wheel, name in _PLACES:

@@ -11,8 +11,8 @@
 namespace attnjit {
 namespace {
 
-constexpr std::array kArchitectures{ArchTraits{Arch::kSm90a, "sm_90a", 90, 12000, 132},
-                                    ArchTraits{Arch::kSm100a, "sm_100a", 100, 12080, 148},
+constexpr std::array kArchitectures{ArchTraits{Arch::kSm90a, "sm_90a", 90, 12090, 132},
+                                    ArchTraits{Arch::kSm100a, "sm_100a", 100, 12090, 148},
                                     ArchTraits{Arch::kSm103a, "sm_103a", 103, 12090, 152}};
 
 constexpr bool architectures_in_order() {

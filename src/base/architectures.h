@@ -16,8 +16,8 @@ struct ArchTraits {
   Arch arch;
   std::string_view name;  ///< as the compiler and a spec call it
   int sm;                 ///< compute capability, 10 * major + minor
-  int least_nvrtc;        ///< the first NVRTC that compiles for it, 1000 * major + 10 * minor
-  int sm_count;           ///< of an H200, a B200 and a GB300: where nobody says
+  int least_nvrtc;  ///< the first NVRTC whose kernels pass the gate, 1000 * major + 10 * minor
+  int sm_count;     ///< of an H200, a B200 and a GB300: where nobody says
 };
 
 std::span<const ArchTraits> architectures();

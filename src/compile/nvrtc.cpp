@@ -20,6 +20,29 @@ void load(void* library, const char* name, Function*& out) {
   out = reinterpret_cast<Function*>(dlsym(library, name));
 }
 
+std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
+
+/// Loads the builtins library, which NVRTC opens by its bare name when it first compiles: where it
+/// is not loaded by then, it is looked for in the dynamic linker's folders, not beside NVRTC.
+/// Returns what is missing, for whoever compiles; empty: nothing.
+///
+/// NOTE: by path, so that neither another release of it that this process has loaded, nor one in
+/// LD_LIBRARY_PATH, is taken for it.
+std::string load_builtins(const std::string& given, const std::string& real, int major, int minor) {
+  const bool alt = real.find("/libnvrtc.alt.", folder_of(real).size() - 1) != std::string::npos;
+  const std::string name =
+      fmt::format("libnvrtc-builtins{}.so.{}.{}", alt ? ".alt" : "", major, minor);
+  constexpr int kMode = RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE;
+  std::string why;
+  // Beside the file itself, else beside the link that was given, else in the linker's folders.
+  for (const std::string& path : {folder_of(real) + name, folder_of(given) + name, name}) {
+    if (dlopen(path.c_str(), kMode) != nullptr) return {};
+    const char* error = dlerror();
+    if (why.empty() && error != nullptr) why = error;
+  }
+  return why;
+}
+
 int flow_callback(void* payload, void*) {
   return (*static_cast<const std::function<bool()>*>(payload))() ? 1 : 0;
 }
@@ -58,7 +81,7 @@ Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path) {
   if (!complete) {
     return make_error(ErrorCode::kEnvironment,
                       "not NVRTC, or older than 11.2: functions are missing", path,
-                      "install NVRTC 12.8 or newer");
+                      "install NVRTC 12.9 or newer");
   }
   Dl_info info{};
   char absolute[PATH_MAX];
@@ -70,6 +93,7 @@ Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path) {
       f.num_supported_archs(&count) != kNvrtcSuccess || count <= 0 || count > 1000) {
     return make_error(ErrorCode::kEnvironment, "NVRTC does not tell its version", path);
   }
+  nvrtc->missing_builtins_ = load_builtins(path, nvrtc->path_, nvrtc->major_, nvrtc->minor_);
   nvrtc->archs_.resize(static_cast<std::size_t>(count));
   if (f.supported_archs(nvrtc->archs_.data()) != kNvrtcSuccess) nvrtc->archs_.clear();
   return std::shared_ptr<const Nvrtc>(std::move(nvrtc));
@@ -77,12 +101,16 @@ Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path) {
 
 Status Nvrtc::supports(Arch arch) const {
   const int number = traits_of(arch).sm;
-  if (std::find(archs_.begin(), archs_.end(), number) != archs_.end()) return {};
   const int least = traits_of(arch).least_nvrtc;
-  return make_error(ErrorCode::kEnvironment,
-                    fmt::format("NVRTC {}.{} at {} cannot compile for {}", major_, minor_, path_,
-                                to_string(arch)),
-                    "arch", fmt::format("it needs NVRTC {}.{}", least / 1000, least % 1000 / 10));
+  const bool known = std::find(archs_.begin(), archs_.end(), number) != archs_.end();
+  if (known && 1000 * major_ + 10 * minor_ >= least) return {};
+  return make_error(
+      ErrorCode::kEnvironment,
+      fmt::format("NVRTC {}.{} at {} cannot compile for {}; it needs NVRTC {}.{}", major_, minor_,
+                  path_, to_string(arch), least / 1000, least % 1000 / 10),
+      "arch",
+      "name a newer one in ATTNJIT_NVRTC, or install the wheel "
+      "nvidia-cuda-nvrtc; attnjit doctor says why this one is taken");
 }
 
 bool ran_out_of_memory(const CompileOutput& output) {
@@ -195,6 +223,9 @@ CompileOutput Nvrtc::run(const CompileRequest& request, const std::vector<std::s
     std::erase(output.log, '\0');
     while (!output.ptx.empty() && output.ptx.back() == '\0') output.ptx.pop_back();
     call_.destroy(&program);
+  }
+  if (output.result == kNvrtcBuiltins && !missing_builtins_.empty()) {
+    output.log += fmt::format(" ({})", missing_builtins_);
   }
   const char* name = call_.error_string(output.result);
   output.result_name = name != nullptr ? name : "unknown";

@@ -47,15 +47,15 @@ std::optional<Error> fault_of_environment(const CompileOutput& output);
 
 class Nvrtc {
  public:
-  /// Opens a library by path or bare name; it stays loaded until the process ends. Errors:
-  /// kEnvironment.
+  /// Opens a library by path or bare name, and the builtins library that belongs to it; both stay
+  /// loaded until the process ends. Errors: kEnvironment.
   static Result<std::shared_ptr<const Nvrtc>> open(const std::string& path);
 
   int major() const { return major_; }
   int minor() const { return minor_; }
   const std::string& path() const { return path_; }  ///< absolute
 
-  /// kEnvironment where this NVRTC is too old for an architecture.
+  /// kEnvironment where this NVRTC is too old for the kernels of an architecture.
   Status supports(Arch arch) const;
 
   /// Compiles an empty kernel: tells whether everything is there that a compile needs. Errors:
@@ -95,6 +95,7 @@ class Nvrtc {
   std::string path_;
   int major_ = 0;
   int minor_ = 0;
+  std::string missing_builtins_;  ///< why they were not loaded; empty: they were
   std::vector<int> archs_;
 };
 

@@ -13,7 +13,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "base/environment.h"
@@ -123,14 +125,18 @@ std::string system_library(const char* name) {
   return absolute_path(info.dli_fname);
 }
 
-Result<NvrtcLocation> at_path(const std::string& path) {
+Result<NvrtcLocation> at(const NvrtcPlace& place) {
+  const std::string& path = place.path;
   Result<std::string> id = library_build_id(path);
   if (!id) return std::move(id).error();
-  return NvrtcLocation{absolute_path(path), *std::move(id)};
+  // NOTE: no link is resolved: the builtins library may lie beside a link, and not beside the file.
+  std::error_code ignored;
+  return NvrtcLocation{std::filesystem::absolute(path, ignored).string(), *std::move(id),
+                       place.why};
 }
 
 constexpr const char* kHint =
-    "install the CUDA toolkit or the wheel nvidia-cuda-nvrtc (12.8 or newer), or set ATTNJIT_NVRTC "
+    "install the CUDA toolkit or the wheel nvidia-cuda-nvrtc (12.9 or newer), or set ATTNJIT_NVRTC "
     "to the path of libnvrtc.so";
 
 }  // namespace
@@ -159,29 +165,36 @@ Result<std::string> library_build_id(const std::string& path) {
 NvrtcSearch default_nvrtc_search(std::string explicit_path) {
   NvrtcSearch search;
   const Environment environment = read_environment();
-  search.explicit_path =
-      explicit_path.empty() ? environment.nvrtc.value_or("") : std::move(explicit_path);
+  search.given = explicit_path.empty()
+                     ? NvrtcPlace{environment.nvrtc.value_or(""), "ATTNJIT_NVRTC names it"}
+                     : NvrtcPlace{std::move(explicit_path), "the caller names it"};
   if (environment.cuda_home) {
-    search.folders.push_back(*environment.cuda_home + "/lib64");
-    search.folders.push_back(*environment.cuda_home + "/lib");
+    for (const char* folder : {"/lib64", "/lib"}) {
+      search.folders.push_back(
+          {*environment.cuda_home + folder, "CUDA_HOME or CUDA_PATH names its folder"});
+    }
   }
 #ifdef ATTNJIT_NVRTC_HINT
-  if (*ATTNJIT_NVRTC_HINT != '\0') search.paths.emplace_back(ATTNJIT_NVRTC_HINT);
+  if (*ATTNJIT_NVRTC_HINT != '\0') {
+    search.paths.push_back({ATTNJIT_NVRTC_HINT, "this build of attnjit was given it"});
+  }
 #endif
   // As wheels lie when attnjit is installed beside them: <site-packages>/nvidia/.../lib.
   const std::string own = own_folder();
   if (!own.empty()) {
     for (const char* wheel : {"cu13", "cuda_nvrtc"}) {
-      search.folders.push_back(fmt::format("{}/nvidia/{}/lib", own, wheel));
-      search.folders.push_back(fmt::format("{}/../nvidia/{}/lib", own, wheel));
+      for (const char* up : {"", "/.."}) {
+        search.folders.push_back({fmt::format("{}{}/nvidia/{}/lib", own, up, wheel),
+                                  "it is the wheel's beside this library"});
+      }
     }
   }
-  search.folders.emplace_back("/usr/local/cuda/lib64");
+  search.folders.push_back({"/usr/local/cuda/lib64", "it is the CUDA toolkit's"});
   return search;
 }
 
 Result<NvrtcLocation> find_nvrtc(const NvrtcSearch& search) {
-  if (!search.explicit_path.empty()) return at_path(search.explicit_path);
+  if (!search.given.path.empty()) return at(search.given);
   std::string looked;
   const auto note = [&looked](const std::string& place) {
     looked += looked.empty() ? "" : ", ";
@@ -195,20 +208,22 @@ Result<NvrtcLocation> find_nvrtc(const NvrtcSearch& search) {
     note(folder);
     return {};
   };
-  std::vector<std::string> found;
-  for (const std::string& folder : search.folders) {
-    if (std::string path = from_folder(folder); !path.empty()) found.push_back(std::move(path));
-  }
-  for (const std::string& path : search.paths) {
-    if (access(path.c_str(), R_OK) == 0) {
-      found.push_back(path);
-    } else {
-      note(path);
+  std::vector<NvrtcPlace> found;
+  for (const NvrtcPlace& folder : search.folders) {
+    if (std::string path = from_folder(folder.path); !path.empty()) {
+      found.push_back({std::move(path), folder.why});
     }
   }
-  for (const std::string& path : found) {
-    if (Result<NvrtcLocation> location = at_path(path); location.ok()) return location;
-    note(path);
+  for (const NvrtcPlace& place : search.paths) {
+    if (access(place.path.c_str(), R_OK) == 0) {
+      found.push_back(place);
+    } else {
+      note(place.path);
+    }
+  }
+  for (const NvrtcPlace& place : found) {
+    if (Result<NvrtcLocation> location = at(place); location.ok()) return location;
+    note(place.path);
   }
   if (search.system_names) {
     for (const char* name : kNames) {
@@ -217,7 +232,8 @@ Result<NvrtcLocation> find_nvrtc(const NvrtcSearch& search) {
         note(name);
         continue;
       }
-      if (Result<NvrtcLocation> location = at_path(path); location.ok()) return location;
+      const NvrtcPlace place{path, "the dynamic linker finds it"};
+      if (Result<NvrtcLocation> location = at(place); location.ok()) return location;
     }
   }
   return make_error(ErrorCode::kEnvironment,

@@ -17,14 +17,21 @@ namespace attnjit {
 struct NvrtcLocation {
   std::string path;      ///< absolute
   std::string build_id;  ///< lower-case hex: the library's GNU build id, else its SHA-256
+  std::string why;       ///< this one is taken: "CUDA_HOME names its folder"
+};
+
+/// A place to look in, and what made it one.
+struct NvrtcPlace {
+  std::string path;
+  std::string why;
 };
 
 /// What the search is told; see default_nvrtc_search.
 struct NvrtcSearch {
-  std::string explicit_path;         ///< nothing else is tried when this is set
-  std::vector<std::string> folders;  ///< that may hold libnvrtc.so.13 or .12, in order
-  std::vector<std::string> paths;    ///< of libraries, after the folders
-  bool system_names = true;          ///< at last, bare names through the dynamic linker
+  NvrtcPlace given;                 ///< nothing else is tried when its path is set
+  std::vector<NvrtcPlace> folders;  ///< that may hold libnvrtc.so.13 or .12, in order
+  std::vector<NvrtcPlace> paths;    ///< of libraries, after the folders
+  bool system_names = true;         ///< at last, bare names through the dynamic linker
 };
 
 /// The given path, else ATTNJIT_NVRTC, else in this order: CUDA_HOME or CUDA_PATH, wheels beside

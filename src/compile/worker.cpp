@@ -2,7 +2,6 @@
 // Runs the helper process: it reads one request, confines itself, says so, and compiles.
 #include "compile/worker.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -55,15 +54,6 @@ Result<WorkerRequest> receive() {
   return decode_request(payload);
 }
 
-/// NVRTC opens its builtins when it first compiles; no file can be opened by then. They lie beside
-/// it, or where the dynamic linker finds their name. NVRTC itself says where they are missing.
-void preload_builtins(const Nvrtc& nvrtc) {
-  const std::string name = fmt::format("libnvrtc-builtins.so.{}.{}", nvrtc.major(), nvrtc.minor());
-  const std::string beside = nvrtc.path().substr(0, nvrtc.path().rfind('/') + 1) + name;
-  constexpr int kMode = RTLD_LAZY | RTLD_GLOBAL | RTLD_NODELETE;
-  if (dlopen(beside.c_str(), kMode) == nullptr) dlopen(name.c_str(), kMode);
-}
-
 /// All that can go wrong through no fault of the code. @param nvrtc null if there is a problem
 WorkerReady prepare(const WorkerRequest& request, std::shared_ptr<const Nvrtc>& nvrtc) {
   WorkerReady ready;
@@ -84,7 +74,6 @@ WorkerReady prepare(const WorkerRequest& request, std::shared_ptr<const Nvrtc>& 
   if (const Status supported = (*opened)->supports(request.compile.source.arch); !supported) {
     return problem(supported.error().message);
   }
-  preload_builtins(**opened);
   ready.nvrtc_major = (*opened)->major();
   ready.nvrtc_minor = (*opened)->minor();
   ready.confined = confine();

@@ -13,6 +13,8 @@
 #include <functional>
 #include <thread>
 
+#include "compile/nvrtc.h"
+#include "compile/nvrtc_find.h"
 #include "helper_fixture.h"
 
 namespace attnjit {
@@ -161,6 +163,95 @@ TEST(InProcess, AnIncompleteNvrtcIsNoFaultOfTheCode) {
         make_in_process_compiler(path)->compile(request_for(test::kSmallKernel), in(kLong));
     ASSERT_FALSE(image.ok());
     EXPECT_EQ(image.error().code, ErrorCode::kEnvironment) << image.error().to_string();
+  }
+}
+
+// 12.8 knows sm_90a and sm_100a, and its kernels do not pass the gate.
+TEST_F(Helper, AnNvrtcThatIsTooOldIsNoFaultOfTheCode) {
+  options_.nvrtc_path = ATTNJIT_FAKE_NVRTC_OLD;
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a, Arch::kSm103a}) {
+    const CompileRequest request = request_for(test::kSmallKernel, arch);
+    const auto in_process = make_in_process_compiler(ATTNJIT_FAKE_NVRTC_OLD);
+    const std::array images{compile(request), in_process->compile(request, in(kLong))};
+    for (const Result<KernelImage>& image : images) {
+      ASSERT_FALSE(image.ok());
+      EXPECT_EQ(image.error().code, ErrorCode::kEnvironment) << image.error().to_string();
+      const std::string said = image.error().to_string();
+      EXPECT_NE(said.find("NVRTC 12.8 at "), std::string::npos) << said;
+      EXPECT_NE(said.find("needs NVRTC 12.9"), std::string::npos) << said;
+    }
+  }
+}
+
+/// Copies `from` to FOLDER/NAME, and returns that path.
+std::string laid(const std::string& from, const std::filesystem::path& folder,
+                 const std::string& name) {
+  std::filesystem::create_directories(folder);
+  std::filesystem::copy_file(from, folder / name);
+  return (folder / name).string();
+}
+
+/// What an NVRTC says when it is tried out, in a process of its own: libraries are never unloaded.
+::testing::AssertionResult works(const std::string& nvrtc) {
+  const bool fine = in_a_fork([&] {
+    const auto opened = Nvrtc::open(nvrtc);
+    return opened.ok() && (*opened)->try_out().ok();
+  });
+  return fine ? ::testing::AssertionSuccess() : ::testing::AssertionFailure() << nvrtc;
+}
+
+class Builtins : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "attnjit_builtins_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path folder_;
+};
+
+// None of these folders is one of the dynamic linker's, as with NVRTC's wheel.
+TEST_F(Builtins, ThoseBesideTheLibraryAreLoadedWithIt) {
+  const std::string nvrtc = laid(ATTNJIT_FAKE_NVRTC, folder_, "libnvrtc.so.99");
+  EXPECT_FALSE(works(nvrtc));
+  laid(ATTNJIT_FAKE_BUILTINS, folder_, "libnvrtc-builtins.so.99.9");
+  EXPECT_TRUE(works(nvrtc));
+  const std::string alt = laid(ATTNJIT_FAKE_NVRTC_ALT, folder_, "libnvrtc.alt.so.99");
+  EXPECT_FALSE(works(alt));
+  laid(ATTNJIT_FAKE_BUILTINS_ALT, folder_, "libnvrtc-builtins.alt.so.99.9");
+  EXPECT_TRUE(works(alt));
+  std::filesystem::create_directories(folder_ / "linked");
+  const std::string link = (folder_ / "linked" / "libnvrtc.so").string();
+  std::filesystem::create_symlink(nvrtc, link);
+  EXPECT_TRUE(works(link));
+}
+
+TEST_F(Builtins, ThoseBesideALinkAreLoadedWhereTheFileHasNone) {
+  const std::string nvrtc = laid(ATTNJIT_FAKE_NVRTC, folder_ / "store", "libnvrtc.so.99");
+  laid(ATTNJIT_FAKE_BUILTINS, folder_ / "farm", "libnvrtc-builtins.so.99.9");
+  const std::string link = (folder_ / "farm" / "libnvrtc.so").string();
+  std::filesystem::create_symlink(nvrtc, link);
+  EXPECT_TRUE(works(link));
+  NvrtcSearch search;
+  search.given = {link, "the test says so"};
+  const auto found = find_nvrtc(search);
+  ASSERT_TRUE(found.ok()) << found.error().to_string();
+  EXPECT_EQ(found->why, "the test says so");
+  EXPECT_TRUE(works(found->path)) << "a search loses the link";
+}
+
+TEST_F(Builtins, ThoseThatAreMissingOrBrokenAreNamed) {
+  const std::string nvrtc = laid(ATTNJIT_FAKE_NVRTC, folder_, "libnvrtc.so.99");
+  const std::string builtins = (folder_ / "libnvrtc-builtins.so.99.9").string();
+  for (const bool broken : {false, true}) {
+    if (broken) std::ofstream(builtins) << "no library";
+    EXPECT_TRUE(in_a_fork([&] {
+      const auto image =
+          make_in_process_compiler(nvrtc)->compile(request_for(test::kSmallKernel), in(kLong));
+      return !image.ok() && image.error().code == ErrorCode::kEnvironment &&
+             image.error().message.find(builtins) != std::string::npos;
+    })) << broken;
   }
 }
 

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// An NVRTC whose every compile fails with FAKE_RESULT and FAKE_LOG: an installation with a fault.
+// An NVRTC whose every compile ends with FAKE_RESULT and FAKE_LOG; with FAKE_BUILTINS only if that
+// library opens by its bare name, as with NVRTC.
+#include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
 EXPORT int nvrtcVersion(int* major, int* minor) {
+#ifdef FAKE_MAJOR
+  *major = FAKE_MAJOR;
+  *minor = FAKE_MINOR;
+#else
   *major = 99;
   *minor = 9;
+#endif
   return 0;
 }
 EXPORT const char* nvrtcGetErrorString(int result) {
@@ -35,6 +42,9 @@ EXPORT int nvrtcDestroyProgram(void** program) {
 }
 EXPORT int nvrtcCompileProgram(void* program, int options, const char* const* values) {
   (void)program, (void)options, (void)values;
+#ifdef FAKE_BUILTINS
+  if (dlopen(FAKE_BUILTINS, RTLD_LAZY) == NULL) return 7;
+#endif
   return FAKE_RESULT;
 }
 EXPORT int nvrtcGetProgramLogSize(void* program, size_t* size) {

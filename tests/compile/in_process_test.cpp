@@ -288,8 +288,8 @@ TEST(NvrtcFind, AGivenPathIsTheOnlyOneTried) {
 
 TEST(NvrtcFind, TellsEverythingThatWasLookedFor) {
   NvrtcSearch search;
-  search.folders = {"/nonexistent/one", "/nonexistent/two"};
-  search.paths = {"/nonexistent/three.so"};
+  search.folders = {{"/nonexistent/one", {}}, {"/nonexistent/two", {}}};
+  search.paths = {{"/nonexistent/three.so", {}}};
   search.system_names = false;
   const auto found = find_nvrtc(search);
   ASSERT_FALSE(found.ok());

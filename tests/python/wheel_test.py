@@ -16,6 +16,8 @@ import tempfile
 
 source, build = map(pathlib.Path, sys.argv[1:3])
 wheels = build / "python/wheels"  # NVRTC is downloaded once per build folder
+NVRTC = re.search(r'^dependencies = \["(nvidia-cuda-nvrtc[^"]*)"\]$',
+                  (source / "pyproject.toml").read_text(), re.M)[1]
 
 
 def run(*command, **options):
@@ -29,7 +31,7 @@ def run(*command, **options):
 if not list(wheels.glob("nvidia_cuda_nvrtc-*.whl")):
     fetched = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps",
                               "--only-binary=:all:", "--retries", "1", "--timeout", "20", "--dest",
-                              wheels, "nvidia-cuda-nvrtc>=13.0"], capture_output=True, text=True)
+                              wheels, NVRTC], capture_output=True, text=True)
     if fetched.returncode:
         print("skipped: nvidia-cuda-nvrtc cannot be downloaded\n" + fetched.stderr)
         sys.exit(77)
@@ -57,6 +59,17 @@ with tempfile.TemporaryDirectory() as folder:
                    "ATTNJIT_CACHE_DIR": str(folder / "cache")}
     modules = run(python, "-c", "import sys, attnjit; print(*sys.modules)", env=environment)
     assert not {"torch", "numpy"} & set(modules.split()), "imports what it does not require"
+
+    # A toolkit comes before the wheel, by either variable; a folder that has no NVRTC is none.
+    toolkit = folder / "toolkit"
+    (toolkit / "lib64").mkdir(parents=True)
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        for has_nvrtc in (False, True):
+            library = toolkit / "lib64/libnvrtc.so.13"
+            library.touch() if has_nvrtc else library.unlink(missing_ok=True)
+            found = run(python, "-c", "from attnjit._nvrtc import nvrtc_path; print(nvrtc_path())",
+                        env={**environment, variable: str(toolkit)}).strip()
+            assert (found == "None") == has_nvrtc, f"{variable}, {has_nvrtc}: {found}"
 
     found = run(python, "-c", "from importlib.metadata import distribution as d; "
                 "print(*(f'{e.group}={e.value}' for e in d('attnjit').entry_points))",

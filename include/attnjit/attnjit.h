@@ -105,7 +105,7 @@ typedef struct attnjit_service_options {
   int32_t forbid_compile;    /* nonzero: a compile is ATTNJIT_COMPILE_FORBIDDEN */
   int32_t compile_in_helper; /* nonzero: untrusted code too */
   int32_t compile_threads;   /* 0: what this process's cores and memory allow */
-  int32_t any_build;         /* nonzero: images of another NVRTC serve as well */
+  int32_t any_build;         /* nonzero: images of another NVRTC serve; 0: by the environment */
   int32_t reserved;          /* zero */
   int64_t cache_max_bytes;   /* 0: 1 GiB */
   int64_t failure_ttl_s;     /* 0: 300; negative: failures are not remembered */

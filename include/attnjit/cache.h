@@ -109,6 +109,10 @@ enum class BuildPolicy : std::uint8_t {
   kAny,    ///< the image of the NVRTC at hand, else the newest verified image
 };
 
+/// What ATTNJIT_NVRTC_POLICY says, where nothing is given. Errors: kInvalid where it is neither
+/// `exact` nor `any`.
+ATTNJIT_EXPORT Result<BuildPolicy> with_environment(std::optional<BuildPolicy> given);
+
 /// What a remote tier did and met since it was opened.
 struct RemoteStatistics {
   std::uint64_t lookups = 0;  ///< GETs

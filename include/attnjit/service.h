@@ -46,10 +46,11 @@ struct ServiceOptions {
   std::chrono::milliseconds flush_at_end{0};
   std::int64_t cache_max_bytes = std::int64_t{1} << 30;  ///< of the first folder, on disk
   std::chrono::seconds failure_ttl{300};  ///< how long a failed compile is remembered; 0: not
-  BuildPolicy build_policy = BuildPolicy::kExact;  ///< which NVRTC's images serve
-  bool forbid_compile = false;                     ///< any compile at run time is kCompileForbidden
-  bool compile_in_helper = false;                  ///< untrusted code too; trusted code always is
-  bool accept_unconfined_helper = false;           ///< HelperOptions::accept_unconfined
+  /// Which NVRTC's images serve. Empty: ATTNJIT_NVRTC_POLICY (`exact` or `any`), then kExact.
+  std::optional<BuildPolicy> build_policy;
+  bool forbid_compile = false;            ///< any compile at run time is kCompileForbidden
+  bool compile_in_helper = false;         ///< untrusted code too; trusted code always is
+  bool accept_unconfined_helper = false;  ///< HelperOptions::accept_unconfined
   /// Where get_or_fallback finds nothing to serve with, it also compiles what would have served, in
   /// the background and after the spec's own: for the next specs of that shape.
   bool compile_fallbacks = false;

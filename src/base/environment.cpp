@@ -20,6 +20,7 @@ Environment read_environment() {
   env.cache_dir = variable("ATTNJIT_CACHE_DIR");
   env.log_level = variable("ATTNJIT_LOG_LEVEL");
   env.nvrtc = variable("ATTNJIT_NVRTC");
+  env.nvrtc_policy = variable("ATTNJIT_NVRTC_POLICY");
   env.templates = variable("ATTNJIT_TEMPLATES");
   env.xdg_cache_home = variable("XDG_CACHE_HOME");
   env.home = variable("HOME");

@@ -12,6 +12,7 @@ struct Environment {
   std::optional<std::string> cache_dir;       ///< ATTNJIT_CACHE_DIR: layers A:B:C
   std::optional<std::string> log_level;       ///< ATTNJIT_LOG_LEVEL
   std::optional<std::string> nvrtc;           ///< ATTNJIT_NVRTC: path of the library
+  std::optional<std::string> nvrtc_policy;    ///< ATTNJIT_NVRTC_POLICY: exact or any
   std::optional<std::string> templates;       ///< ATTNJIT_TEMPLATES: folder
   std::optional<std::string> xdg_cache_home;  ///< XDG_CACHE_HOME
   std::optional<std::string> home;            ///< HOME

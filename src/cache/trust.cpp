@@ -100,6 +100,16 @@ Result<SignatureOptions> with_environment(SignatureOptions given) {
   return given;
 }
 
+Result<BuildPolicy> with_environment(std::optional<BuildPolicy> given) {
+  if (given) return *given;
+  const std::string policy = read_environment().nvrtc_policy.value_or("exact");
+  if (policy == "exact") return BuildPolicy::kExact;
+  if (policy == "any") return BuildPolicy::kAny;
+  return make_error(ErrorCode::kInvalid,
+                    fmt::format("ATTNJIT_NVRTC_POLICY is '{}'; it may be exact or any", policy),
+                    "build_policy");
+}
+
 Result<LeaseOptions> with_environment(LeaseOptions given) {
   const Environment environment = read_environment();
   if (given.url.empty() && environment.lease) given.url = *environment.lease;

@@ -32,6 +32,7 @@ Exit codes: 0 done; 1 the work failed (a compile error, a wrong result, a findin
 
 Environment: ATTNJIT_CACHE_DIR (cache layers A:B:C, the first is written),
 ATTNJIT_LOG_LEVEL (debug, info, warn, error), ATTNJIT_NVRTC (path of the library),
+ATTNJIT_NVRTC_POLICY (exact, or any: the cache's kernels of another NVRTC serve, too),
 ATTNJIT_TEMPLATES (folder that replaces the embedded templates), ATTNJIT_REMOTE
 (base URL of the remote cache), ATTNJIT_LEASE (redis URL), ATTNJIT_TRUST (keyring),
 ATTNJIT_SIGN_KEY (secret key); docs/fleet.md describes these.)";

@@ -2,6 +2,9 @@
 // attnjit doctor: what the environment has, and what to do about what it lacks.
 #include <fmt/format.h>
 
+#include <map>
+#include <set>
+
 #include "attnjit/driver.h"
 #include "attnjit/source.h"
 #include "base/architectures.h"
@@ -63,7 +66,7 @@ class Doctor {
     Json& json = json_["nvrtc"];
     json["found"] = false;
     const std::string todo =
-        "install the CUDA toolkit (12.8 or newer) or the wheel nvidia-cuda-nvrtc, or name the "
+        "install the CUDA toolkit (12.9 or newer) or the wheel nvidia-cuda-nvrtc, or name the "
         "library in ATTNJIT_NVRTC; prewarmed kernels are served without it";
     Result<NvrtcLocation> location = find_nvrtc(default_nvrtc_search({}));
     if (!location) {
@@ -72,6 +75,7 @@ class Doctor {
     }
     json["path"] = location->path;
     json["build_id"] = location->build_id;
+    json["why"] = location->why;
     Result<std::shared_ptr<const Nvrtc>> library = Nvrtc::open(location->path);
     if (!library) {
       line("nvrtc", location->path + " cannot be opened");
@@ -94,7 +98,8 @@ class Doctor {
         problem(status.error(), "use a newer NVRTC for this architecture");
       }
     }
-    line("nvrtc", fmt::format("{} ({})", version, location->path));
+    line("nvrtc", fmt::format("{} ({}; {})", version, location->path, location->why));
+    if (!json["archs"].empty()) build_id_ = location->build_id;
   }
 
   void driver() {
@@ -171,6 +176,33 @@ class Doctor {
             "without one, too, by each process");
       }
     }
+    misses(**opened);
+  }
+
+  /// Kernels of the cache that the NVRTC at hand would compile anew.
+  void misses(CubinCache& cache) {
+    Json& json = json_["cache"];
+    json["misses"] = Json::array();
+    const Result<BuildPolicy> policy = with_environment(std::optional<BuildPolicy>());
+    if (!policy) return problem(policy.error(), "mend or unset ATTNJIT_NVRTC_POLICY");
+    json["nvrtc_policy"] = *policy == BuildPolicy::kAny ? "any" : "exact";
+    // Without an NVRTC that compiles, the newest image of a kernel serves.
+    if (*policy == BuildPolicy::kAny || build_id_.empty()) return;
+    std::set<std::string> served;
+    std::map<std::string, std::set<std::string>> others;  // keys by build of NVRTC
+    const std::vector<CacheEntryInfo> entries = cache.list();
+    for (const CacheEntryInfo& entry : entries) {
+      if (entry.build_id == build_id_) served.insert(entry.key);
+    }
+    for (const CacheEntryInfo& entry : entries) {
+      if (!served.contains(entry.key)) others[entry.build_id].insert(entry.key);
+    }
+    for (const auto& [build, keys] : others) {
+      json["misses"].push_back({{"build_id", build}, {"kernels", keys.size()}});
+      line("cache", fmt::format("{} kernels would be compiled anew: NVRTC {} made them, and the "
+                                "one at hand is {}; ATTNJIT_NVRTC_POLICY=any serves them",
+                                keys.size(), build.substr(0, 16), build_id_.substr(0, 16)));
+    }
   }
 
   void remote() {
@@ -214,6 +246,7 @@ class Doctor {
   Json json_;
   Report report_;
   std::vector<std::pair<std::string, std::string>> problems_;
+  std::string build_id_;  ///< of an NVRTC that compiles; empty: there is none
 };
 
 }  // namespace

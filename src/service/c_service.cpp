@@ -87,7 +87,7 @@ Result<ServiceOptions> options_from_c(const attnjit_service_options* given) {
   options.compile_threads = in.compile_threads;
   options.compile_fallbacks = in.compile_fallbacks != 0;
   options.nvtx_ranges = in.nvtx_ranges != 0;
-  options.build_policy = in.any_build != 0 ? BuildPolicy::kAny : BuildPolicy::kExact;
+  if (in.any_build != 0) options.build_policy = BuildPolicy::kAny;
   if (in.cache_max_bytes > 0) options.cache_max_bytes = in.cache_max_bytes;
   if (in.failure_ttl_s != 0) {
     options.failure_ttl = std::chrono::seconds(std::max<std::int64_t>(in.failure_ttl_s, 0));

@@ -172,7 +172,8 @@ bool ServiceCore::is_stored(const Entry& entry) const {
 std::optional<ServiceCore::Fetched> ServiceCore::find_in_cache(const Entry& entry, PtxNeed ptx) {
   if (cache == nullptr) return std::nullopt;
   ImageOrigin origin{};
-  auto image = cache->find(entry.key, build_id_or_empty(entry), options.build_policy, ptx, &origin);
+  auto image =
+      cache->find(entry.key, build_id_or_empty(entry), *options.build_policy, ptx, &origin);
   if (!image) return std::nullopt;
   return Fetched{std::make_shared<const KernelImage>(*std::move(image)), outcome_of(origin), 0};
 }
@@ -255,13 +256,13 @@ Result<ServiceCore::Fetched> ServiceCore::find_or_compile(Entry& entry, PtxNeed 
                      : Deadline::max();
   auto image = cache == nullptr || ignore_cache
                    ? compile()
-                   : cache->get_or_compile(entry.key, *build, options.build_policy,
+                   : cache->get_or_compile(entry.key, *build, *options.build_policy,
                                            now + kFlightLimit, compile, &origin, ptx, patience);
   if (!image && image.error().code == ErrorCode::kEnvironment && cache != nullptr &&
       !ignore_cache) {
     // A library is there, but it does not open, or does not know this architecture: as good as
     // none.
-    if (auto stored = cache->find(entry.key, {}, options.build_policy, ptx, &origin)) {
+    if (auto stored = cache->find(entry.key, {}, *options.build_policy, ptx, &origin)) {
       if (!nvrtc_warned.test_and_set()) {
         log.warning(
             fmt::format("{}; what is in the cache is served, whatever NVRTC made it (said once)",

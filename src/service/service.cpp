@@ -388,6 +388,9 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options) {
     options.failure_ttl = bounded(options.failure_ttl);
     options.flush_at_end = bounded(options.flush_at_end);
     if (options.nvrtc_path.empty() && environment.nvrtc) options.nvrtc_path = *environment.nvrtc;
+    Result<BuildPolicy> policy = with_environment(options.build_policy);
+    if (!policy) return std::move(policy).error();
+    options.build_policy = *policy;
     if (options.use_remote) {
       Result<RemoteOptions> remote = with_environment(std::move(options.remote));
       if (!remote) return std::move(remote).error();

@@ -9,6 +9,7 @@
 
 #include "../in_proof.h"
 #include "cli_test.h"
+#include "source_dir.h"
 
 namespace attnjit::testing {
 namespace {
@@ -181,6 +182,57 @@ TEST_F(Compile, AnArchitectureThatIsNamedTwiceIsDoneOnce) {
   ASSERT_EQ(json.at("specs").size(), 2U);
   EXPECT_EQ(json.at("specs")[0].at("arch"), "sm_90a");
   EXPECT_EQ(json.at("specs")[1].at("arch"), "sm_100a");
+}
+
+// The kernels of the cache were made by another build than the NVRTC at hand, which compiles none.
+TEST_F(Compile, DoctorSaysWhatAnotherNvrtcWouldCompileAnew) {
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC";
+  const std::vector<std::string> merge{"compile", "--arch",     "sm_90a", "--num-q-heads",
+                                       "2",       "--qk-depth", "64",     "--merge"};
+  run_json(merge, 0);
+  const auto cache = [&] { return Json::parse(run({"doctor", "--json"}).out).at("cache"); };
+  EXPECT_EQ(cache().at("nvrtc_policy"), "exact");
+  EXPECT_EQ(cache().at("misses"), Json::array());
+  const Json made_by = Json::parse(run({"doctor", "--json"}).out).at("nvrtc");
+  EXPECT_FALSE(made_by.at("why").get<std::string>().empty());
+
+  const std::filesystem::path other = folder_ / "nvrtc";
+  std::filesystem::create_directories(other);
+  std::filesystem::copy_file(ATTNJIT_FAKE_NVRTC, other / "libnvrtc.so.99");
+  std::filesystem::copy_file(ATTNJIT_FAKE_BUILTINS, other / "libnvrtc-builtins.so.99.9");
+  options_.environment["ATTNJIT_NVRTC"] = (other / "libnvrtc.so.99").string();
+  EXPECT_EQ(cache().at("misses"),
+            Json::array({{{"build_id", made_by.at("build_id")}, {"kernels", 1}}}));
+  EXPECT_NE(run({"doctor"}).out.find("ATTNJIT_NVRTC_POLICY=any"), std::string::npos);
+  EXPECT_NE(run(merge).exit_code, 0);
+  options_.environment["ATTNJIT_NVRTC_POLICY"] = "any";
+  EXPECT_EQ(run_json(merge, 0).at("outcome"), "disk");
+  EXPECT_EQ(cache().at("misses"), Json::array());
+  options_.environment["ATTNJIT_NVRTC_POLICY"] = "all";
+  expect_bad(merge, "ATTNJIT_NVRTC_POLICY");
+}
+
+TEST_F(Compile, AnNvrtcThatIsTooOldIsFour) {
+  options_.environment["ATTNJIT_NVRTC"] = ATTNJIT_FAKE_NVRTC_OLD;
+  for (const char* arch : {"sm_90a", "sm_100a"}) {
+    const Json error =
+        run_json({"compile", "--arch", arch, "--num-q-heads", "2", "--qk-depth", "64"}, 4)
+            .at("error");
+    EXPECT_EQ(error.at("code"), "environment");
+    const std::string message = error.at("message");
+    EXPECT_NE(message.find("NVRTC 12.8 at "), std::string::npos) << message;
+    EXPECT_NE(message.find("needs NVRTC 12.9"), std::string::npos) << message;
+  }
+}
+
+TEST_F(Compile, ATemplateFolderThatIsNotWholeIsFour) {
+  std::filesystem::create_directories(folder_ / "templates");
+  std::filesystem::copy_file(ATTNJIT_SOURCE_DIR "/templates/attention.cu.tmpl",
+                             folder_ / "templates/attention.cu.tmpl");
+  options_.environment["ATTNJIT_TEMPLATES"] = folder_ / "templates";
+  for (const char* command : {"generate", "compile"}) {
+    EXPECT_EQ(run_json(hopper(command), 4).at("error").at("code"), "environment") << command;
+  }
 }
 
 TEST_F(Compile, VerifyWithoutAGpuIsFour) {

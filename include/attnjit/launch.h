@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -17,7 +18,12 @@
 
 namespace attnjit {
 
-/// Strides of one tensor in elements; a row's elements are contiguous.
+/// In TensorStrides: a stride of 0, as what a framework expanded has. (ATTNJIT_STRIDE_ZERO)
+inline constexpr std::int64_t kStrideZero = std::numeric_limits<std::int64_t>::min();
+
+/// Strides of one tensor in elements; a row's elements are contiguous. Zeros for all three mean
+/// packed. Beside others a 0 is refused, but of a dimension of one element, whose stride is not
+/// looked at.
 struct TensorStrides {
   std::int64_t batch = 0;
   std::int64_t row = 0;  ///< from one token to the next (within a page for paged K and V)
@@ -51,7 +57,7 @@ struct MaskMapShape {
   bool operator==(const MaskMapShape&) const = default;
 };
 
-/// The run-time shape of a call. Strides of zero mean packed, in the layouts of docs/spec.md.
+/// The run-time shape of a call; packed tensors have the layouts of docs/spec.md.
 struct LaunchShapes {
   std::int32_t batch = 1;
   std::int32_t q_len = 0;      ///< of a sequence; ragged: the longest

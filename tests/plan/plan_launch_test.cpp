@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // plan_launch for sm_90a: grids, tensor maps, arguments, and what it refuses.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <algorithm>
 
@@ -230,6 +231,80 @@ TEST(PlanLaunch, TakesStridesAndRefusesThoseThatTmaCannot) {
   }
 }
 
+// What frameworks expand has strides of 0: it is read as it lies, and a 0 alone never means packed.
+TEST(PlanLaunch, AStrideOfZeroIsNeverTakenForPacked) {
+  const KernelPlan plan = supported_plan(base_spec());
+  const LaunchShapes plain = shapes_of(2, 64, 64);
+  const struct {
+    const char* name;
+    TensorStrides LaunchShapes::*strides;
+  } tensors[] = {{"q", &LaunchShapes::q},
+                 {"k", &LaunchShapes::k},
+                 {"v", &LaunchShapes::v},
+                 {"o", &LaunchShapes::o}};
+  const struct {
+    const char* name;
+    std::int64_t TensorStrides::*stride;
+    std::size_t in_map;
+  } dimensions[] = {{"batch", &TensorStrides::batch, 2},
+                    {"row", &TensorStrides::row, 1},
+                    {"head", &TensorStrides::head, 0}};
+  for (const auto& tensor : tensors) {
+    for (const auto& dimension : dimensions) {
+      LaunchShapes shapes = plain;
+      shapes.*tensor.strides = {.batch = 1 << 20, .row = 4096, .head = 256};
+      shapes.*tensor.strides.*dimension.stride = 0;
+      Result<LaunchRecipe> recipe = one_launch(plan, shapes, {}, {});
+      ASSERT_FALSE(recipe.ok()) << tensor.name << dimension.name;
+      EXPECT_EQ(recipe.error().field, fmt::format("{}.{}", tensor.name, dimension.name));
+      shapes.*tensor.strides.*dimension.stride = kStrideZero;
+      recipe = one_launch(plan, shapes, {}, {});
+      if (tensor.strides == &LaunchShapes::o) {  // it would be written over and over
+        ASSERT_FALSE(recipe.ok());
+        EXPECT_EQ(recipe.error().field, "o");
+        continue;
+      }
+      ASSERT_TRUE(recipe.ok()) << recipe.error().to_string();
+      std::vector<std::uint64_t> strides{512, 8192, 2 << 20};
+      strides[dimension.in_map] = 0;
+      const TensorMapDescription& map = map_of(*recipe, fmt::format("{}_map", tensor.name));
+      // NOTE: a map of K has rows before heads, one of Q heads before rows.
+      if (tensor.strides != &LaunchShapes::q) std::swap(strides[0], strides[1]);
+      EXPECT_EQ(map.strides, strides) << tensor.name << dimension.name;
+    }
+    LaunchShapes shapes = plain;
+    shapes.*tensor.strides = {kStrideZero, kStrideZero, kStrideZero};
+    EXPECT_EQ(one_launch(plan, shapes, {}, {}).ok(), tensor.strides != &LaunchShapes::o);
+  }
+  // A dimension of one element may have any.
+  LaunchShapes shapes = shapes_of(1, 64, 64);
+  for (const std::int64_t any : {std::int64_t{0}, kStrideZero, std::int64_t{-7}}) {
+    shapes.o = {.batch = any, .row = 4096, .head = 256};
+    EXPECT_TRUE(one_launch(plan, shapes, {}, {}).ok()) << any;
+  }
+}
+
+TEST(PlanLaunch, RefusesAnOutputWhoseRowsLieOverOneAnother) {
+  const KernelPlan plan = supported_plan(base_spec());
+  LaunchShapes shapes = shapes_of(2, 64, 64);
+  const std::int64_t row = 8 * 128, batch = 64 * row;
+  for (const TensorStrides& apart :
+       {TensorStrides{batch, row, 128}, TensorStrides{128, 8 * 256, 256},
+        TensorStrides{batch, 128, 64 * 128}, TensorStrides{2 * batch, 2 * row, 256}}) {
+    shapes.o = apart;
+    const Result<LaunchRecipe> recipe = one_launch(plan, shapes, {}, {});
+    EXPECT_TRUE(recipe.ok()) << recipe.error().to_string();
+  }
+  for (const TensorStrides& over :
+       {TensorStrides{batch - 8, row, 128}, TensorStrides{batch, row - 8, 128},
+        TensorStrides{batch, row, 120}, TensorStrides{8, row, 128}}) {
+    shapes.o = over;
+    const Result<LaunchRecipe> recipe = one_launch(plan, shapes, {}, {});
+    ASSERT_FALSE(recipe.ok());
+    EXPECT_EQ(recipe.error().field, "o");
+  }
+}
+
 // Rows of Q within a fused QKV row, and O by heads: each map has its own tensor's strides, whatever
 // the order of its dimensions.
 TEST(PlanLaunch, MapsOfQAndOTakeTheirOwnStrides) {
@@ -399,10 +474,13 @@ TEST(PlanLaunch, AMaskHasBatchesHeadsAndRowsOrOneForAll) {
   shapes.mask = {.row = std::int64_t{1} << 39};
   refused("mask.row");
   shapes.mask = {.row = (std::int64_t{1} << 39) - 1};
-  refused("mask.head");  // packed, it is too long
+  refused("mask.head");  // a 0 beside others
   const std::int64_t long_row = std::int64_t{1} << 38;
   shapes.mask = {.batch = 7, .row = long_row, .head = 6};
   EXPECT_EQ(strides(), (Strides{7 * 2, 6 * 2, long_row * 2}));
+  shapes.mask.head = kStrideZero;  // expanded: one for all
+  EXPECT_EQ(strides(), (Strides{7 * 2, 0, long_row * 2}));
+  shapes.mask.head = 6;
   shapes.q_len = 513;
   refused("mask");  // its last row is 2^48 bytes away
 }
@@ -521,7 +599,7 @@ TEST(Accumulate, StridesOfOAreTheMergesAlone) {
   const KernelPlan plan = supported_plan(spec);
   LaunchShapes shapes = shapes_of(1, 100, 500);
   const auto packed = plan_launch(plan, shapes, {}, {});
-  shapes.o.row = 4096 * 16;
+  shapes.o = {.batch = 0, .row = 4096 * 16, .head = 128};
   const auto strided = plan_launch(plan, shapes, {}, {});
   ASSERT_TRUE(packed.ok() && strided.ok());
   EXPECT_EQ(packed->launches[0], strided->launches[0]);

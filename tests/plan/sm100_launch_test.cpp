@@ -231,7 +231,7 @@ TEST(Sm100Launch, RopePartsOfTheirOwnTypeAreTensors) {
   EXPECT_EQ(map_of("k_rope_map").dims, (Numbers{64, 1, 1000, 3}));
   EXPECT_EQ(map_of("k_rope_map").strides, (Numbers{128, 128, 128000}));
   // The rope part of rows of 576 elements.
-  shapes.k_rope.row = 576;
+  shapes.k_rope = {.batch = 64000, .row = 576};
   EXPECT_EQ(map_of("k_rope_map").strides, (Numbers{128, 1152, 128000}));
   shapes.k_rope.row = 577;
   EXPECT_EQ(one_launch(plan, shapes, {}, {}, {}).error().field, "k_rope.row");

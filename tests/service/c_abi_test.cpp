@@ -270,6 +270,10 @@ TEST_F(CAbiTest, MasksAndSlopesAreGiven) {
   args_.mask_rows = 7;
   expect_refused("mask_rows");
   args_.mask_rows = 0;
+  expect_refused("mask.row");  // a stride of 0 beside another
+  args_.mask_strides.row = ATTNJIT_STRIDE_ZERO;
+  expect_launched();
+  EXPECT_EQ(number_of("mask_row_bytes"), 0);
   args_.mask = 0;
   expect_refused("mask");
   args_.mask = 0x20000000;
@@ -324,6 +328,7 @@ TEST_F(CAbiTest, RopePartsAreGiven) {
   args_.q_len = args_.kv_len = 300;
   args_.q_rope = 0x20000000;
   args_.k_rope = 0x30000000;
+  args_.k_rope_strides.batch = 300 * 576;
   args_.k_rope_strides.row = 576;
   expect_launched();
   const auto encoded = [&](std::uint64_t address) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -20,6 +21,9 @@ namespace {
 constexpr std::int64_t kMaxStrideBytes = std::int64_t{1} << 40;  // cuTensorMapEncodeTiled
 constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 48;  // the GPU's virtual addresses
 constexpr std::int64_t kTmaStep = 16;                            // bytes
+constexpr std::int64_t kUnsaid = -1;  // a stride: 0 beside others that are not
+constexpr const char* kZeroHint =
+    "zeros for all three mean packed; ATTNJIT_STRIDE_ZERO (kStrideZero) is a stride of 0";
 
 void check_lengths(const AttentionSpec& spec, const LaunchShapes& shapes, Problems& problems) {
   const struct {
@@ -55,16 +59,25 @@ void check_lengths(const AttentionSpec& spec, const LaunchShapes& shapes, Proble
   }
 }
 
-/// Fills packed strides in for zeros. A dimension of one element gets a packed stride whatever was
-/// asked: nothing is ever reached through it, and frameworks leave anything there.
+/// Settles what the given strides mean: zeros for all three are a packed tensor's, and kStrideZero
+/// is a stride of 0. A dimension of one element gets a packed stride whatever was asked: nothing is
+/// ever reached through it, and frameworks leave anything there.
 /// @pre the packed tensor's size is below kMaxTensorBytes.
-void pack_zeros(TensorView& tensor) {
+void settle_strides(TensorView& tensor) {
   TensorStrides& strides = tensor.strides;
-  if (strides.head == 0 || tensor.heads == 1) strides.head = tensor.depth;
-  if (strides.row == 0 || tensor.rows == 1) strides.row = tensor.heads * tensor.depth;
-  if (strides.batch == 0 || tensor.batch == 1) {
-    strides.batch = tensor.rows * tensor.heads * tensor.depth;
-  }
+  const bool is_packed = strides == TensorStrides{};
+  const auto settle = [&](std::int64_t& stride, std::int64_t count, std::int64_t packed_stride) {
+    if (is_packed || count == 1) {
+      stride = packed_stride;
+    } else if (stride == kStrideZero) {
+      stride = 0;
+    } else if (stride == 0) {
+      stride = kUnsaid;
+    }
+  };
+  settle(strides.head, tensor.heads, tensor.depth);
+  settle(strides.row, tensor.rows, tensor.heads * tensor.depth);
+  settle(strides.batch, tensor.batch, tensor.rows * tensor.heads * tensor.depth);
 }
 
 bool packed_size_overflows(const TensorView& tensor) {
@@ -75,9 +88,10 @@ bool packed_size_overflows(const TensorView& tensor) {
   return bytes >= kMaxTensorBytes;
 }
 
+// Adds a problem, and returns false, for strides that TMA cannot take, or no memory has.
 // NOTE: texts are made where there is a problem: a launch of other lengths comes through here, and
 // they took a quarter of its time.
-void check_strides(const TensorView& tensor, Problems& problems) {
+bool check_strides(const TensorView& tensor, Problems& problems) {
   const std::string_view name = name_of(tensor.tensor);
   const std::int64_t element = tensor.element_bytes();
   const struct {
@@ -89,12 +103,20 @@ void check_strides(const TensorView& tensor, Problems& problems) {
   std::int64_t last = (tensor.depth - 1) * element;
   bool overflow = false;
   for (const auto& [dimension, stride, count] : dimensions) {
-    if (stride <= 0 || stride >= kMaxStrideBytes / element) {
+    if (stride == kUnsaid) {
+      problems.add(fmt::format("{}.{}", name, dimension),
+                   fmt::format("the stride of {} from one {} to the next is 0, beside others that "
+                               "are not",
+                               name, dimension),
+                   kZeroHint);
+      return false;
+    }
+    if (stride < 0 || stride >= kMaxStrideBytes / element) {
       problems.add(fmt::format("{}.{}", name, dimension),
                    fmt::format("the stride of {} from one {} to the next is {} elements; it "
-                               "must lie in 1..{}",
+                               "must lie in 0..{}",
                                name, dimension, stride, kMaxStrideBytes / element - 1));
-      return;
+      return false;
     }
     if (stride * element % kTmaStep != 0) {
       problems.add(fmt::format("{}.{}", name, dimension),
@@ -102,7 +124,7 @@ void check_strides(const TensorView& tensor, Problems& problems) {
                                "not a multiple of {}",
                                name, dimension, stride, stride * element, kTmaStep),
                    "pad the rows: TMA steps in units of 16 bytes");
-      return;
+      return false;
     }
     std::int64_t extent = 0;
     overflow = overflow || __builtin_mul_overflow(stride * element, count - 1, &extent) ||
@@ -112,6 +134,36 @@ void check_strides(const TensorView& tensor, Problems& problems) {
     problems.add(std::string(name),
                  fmt::format("[{}, {}, {}, {}] spans more than 2^48 bytes", tensor.batch,
                              tensor.rows, tensor.heads, tensor.depth));
+    return false;
+  }
+  return true;
+}
+
+/// Adds a problem where rows of a tensor that is written lie over one another: which of them would
+/// be the last one nobody knows.
+/// @pre its strides passed check_strides.
+void check_apart(const TensorView& tensor, Problems& problems) {
+  struct Dimension {
+    std::int64_t stride, count;
+  };
+  std::array<Dimension, 3> dimensions{Dimension{tensor.strides.head, tensor.heads},
+                                      Dimension{tensor.strides.row, tensor.rows},
+                                      Dimension{tensor.strides.batch, tensor.batch}};
+  std::sort(dimensions.begin(), dimensions.end(),
+            [](const Dimension& a, const Dimension& b) { return a.stride < b.stride; });
+  std::int64_t covered = tensor.depth;  // elements from the first to the end of the last so far
+  for (const auto& [stride, count] : dimensions) {
+    if (count == 1) continue;
+    if (stride < covered) {
+      const std::string_view name = name_of(tensor.tensor);
+      problems.add(std::string(name),
+                   fmt::format("the rows of {} lie over one another: with strides of {} from batch "
+                               "to batch, {} from row to row and {} from head to head",
+                               name, tensor.strides.batch, tensor.strides.row, tensor.strides.head),
+                   "what is expanded cannot be written: give memory of its own");
+      return;
+    }
+    covered += stride * (count - 1);
   }
 }
 
@@ -135,6 +187,7 @@ MaskStrides mask_strides(const AttentionSpec& spec, const LaunchShapes& shapes,
   std::int64_t packed =
       mask->dtype == Dtype::kBits ? (std::int64_t{shapes.kv_len} + 7) / 8 : shapes.kv_len;
   std::int64_t last = packed * element;  // the end of the last row so far
+  const bool is_packed = shapes.mask == TensorStrides{};
   for (const auto& dimension : dimensions) {
     const std::int32_t all = dimension.all, count = dimension.count == 0 ? all : dimension.count;
     if (count != 1 && count != all) {
@@ -142,8 +195,16 @@ MaskStrides mask_strides(const AttentionSpec& spec, const LaunchShapes& shapes,
                                                      dimension.count_name, count, all));
       return {};
     }
-    if (count == 1) continue;  // one for all, or all there is
-    const std::int64_t stride = dimension.stride == 0 ? packed : dimension.stride;
+    if (count == 1 || dimension.stride == kStrideZero) continue;  // one for all, or all there is
+    if (dimension.stride == 0 && !is_packed) {
+      problems.add(fmt::format("mask.{}", dimension.name),
+                   fmt::format("the stride of mask from one {} to the next is 0, beside others "
+                               "that are not",
+                               dimension.name),
+                   kZeroHint);
+      return {};
+    }
+    const std::int64_t stride = is_packed ? packed : dimension.stride;
     if (stride < 0 || stride >= kMaxStrideBytes / element) {
       problems.add(fmt::format("mask.{}", dimension.name),
                    fmt::format("the stride of mask from one {} to the next is {}; it must lie in "
@@ -219,8 +280,11 @@ Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShap
                                tensor->rows, tensor->heads, tensor->depth));
       continue;
     }
-    pack_zeros(*tensor);
-    if (!tensor->empty()) check_strides(*tensor, problems);
+    settle_strides(*tensor);
+    if (tensor->empty()) continue;
+    if (check_strides(*tensor, problems) && tensor->tensor == Buffer::kO) {
+      check_apart(*tensor, problems);
+    }
   }
   if (problems.any()) return problems.take();
   return tensors;
@@ -239,7 +303,7 @@ Result<float> softmax_scale(const AttentionSpec& spec, const LaunchScalars& scal
 
 TensorView packed(TensorView tensor) {
   tensor.strides = {};
-  pack_zeros(tensor);
+  settle_strides(tensor);
   return tensor;
 }
 

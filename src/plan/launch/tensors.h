@@ -28,7 +28,7 @@ struct TensorView {
   BufferId::Kind tensor = BufferId::Kind::kQ;
   Dtype dtype = Dtype::kBf16;
   std::int64_t batch = 0, rows = 0, heads = 0, depth = 0;
-  TensorStrides strides;  ///< in elements, none zero
+  TensorStrides strides;  ///< in elements, settled: 0 is a stride of 0
 
   int element_bytes() const { return size_of(dtype); }
   bool empty() const { return batch == 0 || rows == 0; }

@@ -7,7 +7,7 @@ Importing it needs neither torch nor numpy, and opens no library.
 """
 from ._attention import attention, nvtx_ranges, paged_attention
 from ._errors import (AttnjitError, CaptureError, CompileError, DeadlineError, InvalidError,
-                      MissingError, TraceError, UnsupportedError)
+                      InvalidTypeError, MissingError, TraceError, UnsupportedError)
 from ._launch import fallback_served
 from ._mla import mla_attention
 from ._version import __version__
@@ -15,6 +15,6 @@ from .masks import Mask, Scalar, ScoreMod, alibi, bit_mask, block_mask, mask, sc
 from .service import Kernel, LaunchState, Service, Spec
 
 __all__ = ["AttnjitError", "CaptureError", "CompileError", "DeadlineError", "InvalidError",
-           "Kernel", "LaunchState", "Mask", "MissingError", "Scalar", "ScoreMod", "Service", "Spec",
+           "InvalidTypeError", "Kernel", "LaunchState", "Mask", "MissingError", "Scalar", "ScoreMod", "Service", "Spec",
            "TraceError", "UnsupportedError", "__version__", "alibi", "attention", "bit_mask",
            "block_mask", "fallback_served", "mask", "mla_attention", "nvtx_ranges", "paged_attention", "score_mod"]

@@ -6,13 +6,14 @@ tests/python/abi_test.py compares this file with include/attnjit/attnjit.h.
 from __future__ import annotations
 
 import ctypes
+import math
 import operator
 import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_double, c_float, c_int32,
                     c_int64, c_size_t, c_uint32, c_uint64, c_void_p, sizeof)
 from typing import Any, Optional
 
-from ._errors import AttnjitError, InvalidError, error_class
+from ._errors import (AttnjitError, InvalidError, MissingError, error_class, refused, wrong_type)
 
 LogFunction = CFUNCTYPE(None, c_void_p, c_int32, c_void_p, c_size_t)
 
@@ -49,6 +50,10 @@ class Statistics(Structure):
 
 class Strides(Structure):
     _fields_ = [("batch", c_int64), ("row", c_int64), ("head", c_int64)]
+
+
+# A stride of 0: zeros for all three of a tensor mean packed. (ATTNJIT_STRIDE_ZERO)
+STRIDE_ZERO = -1 << 63
 
 
 class Param(Structure):
@@ -167,6 +172,7 @@ FUNCTIONS = {
     "launch": (_ERROR, [c_void_p, POINTER(LaunchArgs), c_void_p]),
 }
 
+_MOST_F32 = 3.4028234663852886e38
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -187,10 +193,15 @@ class Library:
     """
 
     def __init__(self, path: str) -> None:
-        loaded = ctypes.CDLL(path)
+        try:
+            loaded = ctypes.CDLL(path)
+            functions = [getattr(loaded, "attnjit_" + name) for name in FUNCTIONS]
+        except (OSError, AttributeError) as error:
+            raise MissingError(f"{path} cannot be used: {error}", code="environment",
+                               field="library", hint="install the wheel again, or give the path "
+                               "of this version's libattnjit.so as `library`") from None
         self.path = path
-        for name, (result, arguments) in FUNCTIONS.items():
-            function = getattr(loaded, "attnjit_" + name)
+        for function, (name, (result, arguments)) in zip(functions, FUNCTIONS.items()):
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
 
@@ -238,17 +249,33 @@ def put(struct: Structure, name: str, value: Any, kind: Any = None) -> None:
         value = _text(name, value)
     elif kind in (c_int32, c_uint32, c_int64, c_uint64):
         value = integer(name, value, kind)
-    elif kind is c_float and not isinstance(value, (int, float)):
-        raise TypeError(f"{name}: is of {type(value).__name__}; allowed: a number")
+    elif kind is c_float:
+        value = number(name, value)
     setattr(struct, name, value)
+
+
+def number(name: str, value: Any) -> float:
+    """The value as a float, that an f32 can hold."""
+    try:
+        if isinstance(value, (str, bytes, bool)):
+            raise TypeError
+        found = float(value)
+    except (TypeError, ValueError):
+        raise wrong_type(f"{name}: is of {type(value).__name__}; allowed: a number",
+                         name) from None
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found) or abs(found) > _MOST_F32:
+        raise refused(f"{name}: is {value!r}; allowed: a finite number of f32", name)
+    return found
 
 
 def integer(name: str, value: Any, kind: Any) -> int:
     """The value as an int that a C type can hold."""
     try:
         number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}: is of {type(value).__name__}; allowed: an int") from None
+    except Exception:  # NOTE: of a tensor it may fail in any way
+        raise wrong_type(f"{name}: is of {type(value).__name__}; allowed: an int", name) from None
     if kind(number).value != number:
         bits, signed = 8 * sizeof(kind), kind(-1).value < 0
         raise InvalidError(f"is {number}; allowed: an int of {bits} bits"
@@ -258,8 +285,11 @@ def integer(name: str, value: Any, kind: Any) -> int:
 
 def _text(name: str, value: Any) -> bytes:
     if not isinstance(value, (str, bytes, os.PathLike)):
-        raise TypeError(f"{name}: is of {type(value).__name__}; allowed: a str, or a path")
-    text = os.fsencode(value)
+        raise wrong_type(f"{name}: is of {type(value).__name__}; allowed: a str, or a path", name)
+    try:
+        text = os.fsencode(value)
+    except UnicodeEncodeError:
+        raise InvalidError(f"is {value!r}, which no file system takes", field=name) from None
     if b"\0" in text:
         raise InvalidError("holds a NUL", field=name)
     return text

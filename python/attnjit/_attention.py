@@ -2,15 +2,18 @@
 """attention() and paged_attention(): one call, compiled at its first use."""
 from __future__ import annotations
 
+from ctypes import c_int32, c_int64, c_uint64
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from . import _launch
-from ._errors import InvalidError, UnsupportedError
+from ._abi import integer
+from ._abi import number as factor
+from ._errors import InvalidError, UnsupportedError, refused, wrong_type
 from ._launch import Tensors
 from ._tensors import view
 from .masks import (HostArray, Mask, ScoreMod, as_mask, as_score_mod, with_bias,
                     with_blocks)
-from .service import Service, param_type
+from .service import Service
 
 # The rows of a decode that the spec names, by those of the call: a launch of fewer has the same
 # kernel.
@@ -93,8 +96,18 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
         q_len] or [heads, total_q].
     """
     if layout not in ("bshd", "bhsd"):
-        raise ValueError(f'layout is {layout!r}; allowed: "bshd", "bhsd"')
-    q, k, v = view(q, stream), view(k, stream), view(v, stream)
+        raise refused(f'layout is {layout!r}; allowed: "bshd", "bhsd"', "layout")
+    if stream is not None:
+        integer("stream", stream, c_uint64)
+    # NOTE: as view() says of most; each call of it takes a tenth of a microsecond.
+    if not (hasattr(q, "data_ptr") and hasattr(k, "data_ptr") and hasattr(v, "data_ptr")):
+        q, k, v = view(q, stream, "q"), view(k, stream, "k"), view(v, stream, "v")
+    q_shape, k_shape = q.shape, k.shape
+    if (len(q_shape) != (4 if q_offsets is None else 3)
+            or len(k_shape) != (4 if kv_offsets is None else 3) or len(v.shape) != len(k_shape)):
+        _refuse_dimensions(("q", q, 4 if q_offsets is None else 3),
+                           ("k", k, 4 if kv_offsets is None else 3),
+                           ("v", v, 4 if kv_offsets is None else 3))
     if q_offsets is not None:
         layout = "bshd"  # there is no batch, and heads come after rows
     rows = -2 if layout == "bhsd" else -3
@@ -104,8 +117,8 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
         mask = with_bias(mask, bias)
     done = _call(q, k, v, out, layout, mask, score_mod, "", scale, sink, lse, None, kv_lens,
                  q_offsets, kv_offsets, (q_scale, k_scale, v_scale, output_scale),
-                 q.shape[rows] if max_q_len is None else max_q_len,
-                 k.shape[rows] if max_kv_len is None else max_kv_len, service, stream, fallback,
+                 q_shape[rows] if max_q_len is None else _bound("max_q_len", max_q_len),
+                 k_shape[rows] if max_kv_len is None else _bound("max_kv_len", max_kv_len), service, stream, fallback,
                  meanwhile)
     if done is None:
         return meanwhile()  # type: ignore[misc]
@@ -114,7 +127,7 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
 
 def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens: Any, *,
                     q_offsets: Any = None, max_q_len: Optional[int] = None,
-                    max_kv_len: Optional[int] = None, mask: Any = "causal", score_mod: Any = None,
+                    max_kv_len: Optional[int] = None, mask: Any = None, score_mod: Any = None,
                     scale: Optional[float] = None, sink: Any = None, lse: bool = False,
                     out: Any = None, q_scale: Any = None, k_scale: Any = None,
                     v_scale: Any = None, output_scale: Any = None, bias: Any = None,
@@ -136,28 +149,56 @@ def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens
             decodes, one otherwise.
         partition_keys: n: parts of n keys, so that a row's bits do not depend on the batch.
     """
-    q, k, v = view(q, stream), view(k_cache, stream), view(v_cache, stream)
-    table = view(page_table, stream)
-    shape = q.shape
+    if stream is not None:
+        integer("stream", stream, c_uint64)
+    k, v, table = k_cache, v_cache, page_table
+    if not (hasattr(q, "data_ptr") and hasattr(k, "data_ptr") and hasattr(v, "data_ptr")
+            and hasattr(table, "data_ptr")):
+        q, k, v = view(q, stream, "q"), view(k, stream, "k_cache"), view(v, stream, "v_cache")
+        table = view(table, stream, "page_table")
+    shape, k_shape, table_shape = q.shape, k.shape, table.shape
+    if (len(k_shape) != 4 or len(v.shape) != 4 or len(table_shape) != 2
+            or len(shape) != 3 and (len(shape) != 4 or q_offsets is not None)):
+        _refuse_dimensions(("q", q, 3 if q_offsets is not None else 4), ("k_cache", k, 4), ("v_cache", v, 4),
+                           ("page_table", table, 2))
     layout = "bhd" if q_offsets is None and len(shape) == 3 else "bshd"
     if bias is not None:
         mask = with_bias(mask, bias)
-    q_bound = max_q_len if max_q_len is not None else 1 if layout == "bhd" else shape[-3]
-    kv_bound = table.shape[1] * k.shape[1] if max_kv_len is None else max_kv_len
+    q_bound = (_bound("max_q_len", max_q_len) if max_q_len is not None else 1 if layout == "bhd"
+               else shape[-3])
+    kv_bound = (table_shape[1] * k_shape[1] if max_kv_len is None
+                else _bound("max_kv_len", max_kv_len))
     more = ""
     decode = q_offsets is None and q_bound <= _MAX_DECODE_ROWS
     if decode:
         more = f',"max_q_len":{_DECODE_ROWS[q_bound]}'
     if partition_keys:
-        more += f',"partition_keys":{partition_keys}'
+        more += f',"partition_keys":{integer("partition_keys", partition_keys, c_int32)}'
     elif num_partitions is not None or decode:
-        more += f',"num_partitions":{num_partitions or 0}'
+        parts = 0 if num_partitions is None else integer("num_partitions", num_partitions, c_int32)
+        more += f',"num_partitions":{parts}'
     done = _call(q, k, v, out, layout, mask, score_mod, more, scale, sink, lse, table, kv_lens,
                  q_offsets, None, (q_scale, k_scale, v_scale, output_scale), q_bound, kv_bound,
                  service, stream, fallback, meanwhile)
     if done is None:
         return meanwhile()  # type: ignore[misc]
     return done[0] if done[1] is None else done
+
+
+def _bound(name: str, given: Any) -> Any:
+    """A bound on lengths, which torch.compile may give as a symbol."""
+    if type(given) is int or hasattr(given, "node"):
+        if 0 <= given < 1 << 31:
+            return given
+        raise refused(f"{name} is {given}; allowed: 0 to {(1 << 31) - 1}", name)
+    return _bound(name, integer(name, given, c_int64))
+
+
+def _refuse_dimensions(*tensors: Tuple[str, Any, int]) -> None:
+    for name, tensor, wanted in tensors:
+        if len(tensor.shape) != wanted:
+            raise refused(f"{name} {tuple(tensor.shape)} has {len(tensor.shape)} dimensions; this "
+                          f"call needs {wanted}", name)
 
 
 def _call(q: Any, k: Any, v: Any, out: Any, layout: str, mask: Any, score_mod: Any, more: str,
@@ -176,24 +217,33 @@ def _call(q: Any, k: Any, v: Any, out: Any, layout: str, mask: Any, score_mod: A
     backend: Any = _plain
     if hasattr(q, "new_empty"):
         import attnjit._torch as backend  # NOTE: a third of the time of `from . import`
-    backend.refuse_gradients(q, k, v)
+    backend.refuse_gradients(q, k, v, sink, shown.tensor, modified.tensor, *arrays)
     result = backend.empty_out(q, v, layout, scales[3] is not None) if out is None else out
     sums = None
     if lse:
         *batch, rows, heads = q.shape[:-1]
         sums = backend.empty_f32(q, (*batch, heads, rows) if layout == "bshd" else q.shape[:-1])
-    tensors = (q, k, v, view(result, stream), sums,
-               None if sink is None else view(sink, stream), page_table,
-               None if kv_lens is None else view(kv_lens, stream),
-               None if q_offsets is None else view(q_offsets, stream),
-               None if kv_offsets is None else view(kv_offsets, stream),
+    tensors = (q, k, v, result if hasattr(result, "data_ptr") else view(result, stream, "out"), sums,
+               None if sink is None else view(sink, stream, "sink"), page_table,
+               kv_lens if kv_lens is None or hasattr(kv_lens, "data_ptr")
+               else view(kv_lens, stream, "kv_lens"),
+               None if q_offsets is None else view(q_offsets, stream, "q_offsets"),
+               None if kv_offsets is None else view(kv_offsets, stream, "kv_offsets"),
                *(scales if all(one is None for one in scales) else
                  [None if one is None else view(one, stream) for one in scales]),
                shown.tensor, modified.tensor, shown.blocks)
     if shown.blocks is not None:
         more += ',"mask_map":true'
     fields = _launch.fields_text(shown.json, modified.json, more)
-    number = 0 if service is None else service.number
+    try:
+        number = 0 if service is None else service.number
+    except AttributeError:
+        raise wrong_type(f"service is of {type(service).__name__}; allowed: attnjit.Service",
+                         "service") from None
+    if scale is not None and not (type(scale) is float and 0.0 < scale < 3e38):
+        scale = factor("scale", scale)
+        if not scale > 0:
+            raise refused(f"scale is {scale}; it must be positive", "scale")
     if meanwhile is not None:
         if not _launch.prepare(Tensors(*tensors).rows_first(layout), fields, number,
                                backend.stream(q, stream), q_len, kv_len, fallback):
@@ -205,7 +255,7 @@ def _call(q: Any, k: Any, v: Any, out: Any, layout: str, mask: Any, score_mod: A
         ranges.range_push(f"attnjit {name} q{list(q.shape)} k{list(k.shape)}")
     try:
         backend.launch(tensors, arrays, numbers, fields, number, stream, q_len, kv_len,
-                       0.0 if scale is None else float(scale), layout, fallback)
+                       0.0 if scale is None else scale, layout, bool(fallback))
     finally:
         if ranges is not None:
             ranges.range_pop()
@@ -231,15 +281,7 @@ def _params(q: Any, mask: Mask, score_mod: ScoreMod) -> Tuple[List[Any], List[in
             if param["type"] in ("i32", "u32"):
                 numbers.append(value)
                 continue
-            array = view(value)
-            kind = param_type(array)
-            # NOTE: torch does little with uint32, so that words of bits are often int32.
-            if kind != param["type"] and kind != param["type"].replace("u32", "i32"):
-                raise TypeError(f"the array {name} of the {owner.field} is {kind}; declared is "
-                                f"{param['type']}")
-            if array.device != q.device:  # NOTE: the kernel would read another device's memory
-                raise TypeError(f"the array {name} of the {owner.field} lies on another device "
-                                "than q")
+            array = view(value, name=name)
             arrays.append(array)
     return arrays, numbers
 
@@ -253,10 +295,14 @@ class _plain:
 
     @staticmethod
     def empty_out(q: Any, v: Any, layout: str, scaled: bool) -> Any:
-        raise TypeError("`out` must be given: only torch tensors are made here")
+        if q.device.type != "cuda":
+            raise _launch.not_on_gpu(q)
+        raise wrong_type("`out` must be given: only torch tensors are made here", "out")
 
     @staticmethod
     def empty_f32(q: Any, shape: Tuple[int, ...]) -> Any:
+        if q.device.type != "cuda":
+            raise _launch.not_on_gpu(q)
         raise UnsupportedError("lse=True needs torch tensors", code="unsupported", field="lse",
                                hint="use attnjit.Service, whose launches take your own lse")
 

@@ -31,6 +31,10 @@ class InvalidError(AttnjitError, ValueError):
     """The input is wrong."""
 
 
+class InvalidTypeError(InvalidError, TypeError):
+    """An argument has a wrong type, or element type, or lies on a wrong device."""
+
+
 class UnsupportedError(AttnjitError, NotImplementedError):
     """The input is valid, but no kernel serves it."""
 
@@ -66,6 +70,17 @@ _CLASSES: Dict[str, Type[AttnjitError]] = {
     "invalid": InvalidError, "unsupported": UnsupportedError, "environment": MissingError,
     "compile_failed": CompileError, "timeout": DeadlineError,
     "capture_in_progress": CaptureError}
+
+
+def refused(text: str, field: str, hint: str = "", kind: Type[InvalidError] = InvalidError
+            ) -> InvalidError:
+    """The error of an argument, whose text names it."""
+    return kind(text + (f"; {hint}" if hint else ""), message=text, field=field, hint=hint)
+
+
+def wrong_type(text: str, field: str, hint: str = "") -> InvalidError:
+    """The same, of its type or device."""
+    return refused(text, field, hint, InvalidTypeError)
 
 
 def error_class(code: str) -> Type[AttnjitError]:

@@ -12,14 +12,15 @@ import struct
 import sys
 import threading
 from ctypes import byref, c_int32, c_int64, c_void_p, sizeof
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ._abi import CLAIMS_BYTES, MASK_MAPS, PARAM_TYPES, LaunchArgs, Param, new
+from ._abi import (CLAIMS_BYTES, MASK_MAPS, PARAM_TYPES, STRIDE_ZERO, LaunchArgs, Param, integer,
+                   new)
 from ._device import architecture
-from ._errors import InvalidError, UnsupportedError
-from ._tensors import SPEC_DTYPES, dtype_name, packed_strides
+from ._errors import InvalidError, UnsupportedError, refused, wrong_type
+from ._tensors import SPEC_DTYPES, dtype_name, is_packed, overlaps
 from .masks import BLOCK_ARRAYS, declared_params
-from .service import SERVICES, Kernel, Service, Spec
+from .service import SERVICES, Kernel, Service, Spec, param_type
 
 _lock = threading.Lock()
 _default: List[Service] = []  # at most one
@@ -29,6 +30,7 @@ _architectures: Dict[Tuple[int, int], str] = {}
 # Neighbours in attnjit_launch_args that are written at once: a tenth of the time that one
 # assignment for each of them takes. The pointers from `q` to `q_offsets` change with each launch,
 # and what stands from `batch` to `scale` with the geometry.
+_MOST = (1 << 31) - 1  # of a number of entries
 _POINTERS, _SHAPES = struct.Struct("=9Q"), struct.Struct("=6i12qf")
 _POINTERS_OFFSET, _SHAPES_OFFSET = LaunchArgs.q.offset, LaunchArgs.batch.offset
 assert _POINTERS_OFFSET + _POINTERS.size == LaunchArgs.q_scale.offset
@@ -130,6 +132,8 @@ class Launcher:
         self._needed = self._zero_bytes = 0  # of the workspace, and of them those to be zero
         self._claims: Any = None  # one that is zero again after each launch
         self.geometry: Optional[Tuple] = None  #: of the last launch: what `args` was filled for
+        self.scattered: Tuple[str, ...] = ()  #: of the last launch: the tensors that are copied
+        self.scattered_params = False  #: the same: whether its arrays are
         self.args = args = new(LaunchArgs, stream=stream)
         self._params = (Param * max(1, len(declared)))()
         self._names = [one["name"].encode() for one in declared]
@@ -211,6 +215,29 @@ class Launcher:
             self._library.check(error)
         del workspace  # NOTE: only now: the stream orders its next use after this launch
 
+    def check_params(self, params: Sequence[Any], numbers: Sequence[int], device: Any) -> None:
+        """Refuses values that are not as the spec declares its parameters."""
+        arrays = [one for one in self._declared if one["type"] not in ("i32", "u32")]
+        if len(params) != len(arrays) or len(numbers) != len(self._declared) - len(arrays):
+            raise refused(f"{len(params)} arrays and {len(numbers)} numbers are given for the "
+                          f"parameters {', '.join(one['name'] for one in self._declared) or 'none'}",
+                          "params")
+        self.scattered_params = False
+        for array, one in zip(params, arrays):
+            name, kind, wanted = f"the array {one['name']}", param_type(array), one["type"]
+            # NOTE: torch does little with uint32, so that words of bits are often int32.
+            if kind != wanted and kind != wanted.replace("u32", "i32"):
+                raise wrong_type(f"{name} is {kind}; declared is {wanted}", "params")
+            if array.device != device:  # NOTE: the kernel would read another device's memory
+                raise wrong_type(f"{name} lies on another device ({array.device}) than q ({device})",
+                                 "params", "make it on q's device")
+            if not is_packed(array):
+                if not _is_torch(array):
+                    raise refused(f"{name} {tuple(array.shape)} with strides "
+                                  f"{tuple(array.stride())} must be contiguous", "params",
+                                  "give a copy without gaps")
+                self.scattered_params = True
+
     def _set_params(self, params: Sequence[Any], numbers: Sequence[int]) -> None:
         arrays, scalars = iter(params), iter(numbers)
         for param, one in zip(self._params, self._declared):
@@ -220,6 +247,9 @@ class Launcher:
             tensor = next(arrays)
             param.pointer = tensor.data_ptr()
             for axis, extent in enumerate(tensor.shape):
+                if extent > _MOST:
+                    raise refused(f"the array {one['name']} {tuple(tensor.shape)} has more than "
+                                  f"{_MOST} entries in a row", "params")
                 param.extent[axis] = extent
 
     def _workspace(self, q: Any) -> Any:
@@ -270,7 +300,7 @@ def _is_torch(tensor: Any) -> bool:
 
 def _strides(tensor: Any) -> Tuple[int, int, int]:
     """From entry to entry of the batch, from row to row, and from head to head."""
-    *strides, _ = tensor.stride()
+    *strides, _ = [stride or STRIDE_ZERO for stride in tensor.stride()]
     return tuple(strides) if len(strides) == 3 else (0, *strides)
 
 
@@ -279,8 +309,52 @@ def _mask_layout(mask: Any) -> Tuple[List[int], List[int]]:
     missing = 4 - len(mask.shape)
     strides = [0] * missing + list(mask.stride())[:-1]
     shape = [1] * missing + list(mask.shape)[:-1]
-    # NOTE: what is expanded has a stride of 0, which to a launch means packed.
+    # What is expanded is one for all.
     return [extent if stride else 1 for extent, stride in zip(shape, strides)], strides
+
+
+def _has_rows(tensor: Any) -> bool:
+    """Whether a vector, or each row of a table, lies in one piece, and the rows one after another."""
+    shape, stride = tensor.shape, tensor.stride()
+    return (not shape or ((stride[-1] == 1 or shape[-1] <= 1)
+                          and (len(shape) != 2 or _row_stride(tensor) >= shape[1])))
+
+
+# The members of Tensors that a launch can express packed alone, or nearly: of torch, others are
+# copied for each launch.
+_ROWS = ("page_table", "kv_lens", "q_offsets", "kv_offsets", "sink", "slopes")
+_PACKED = ("q_scale", "k_scale", "v_scale", "output_scale")
+
+
+def _scattered(tensors: Tensors) -> Tuple[str, ...]:
+    """Those that have to be copied, and that torch copies."""
+    def copies(tensor: Any, fits: Callable[[Any], bool]) -> bool:
+        return tensor is not None and hasattr(tensor, "contiguous") and not fits(tensor)
+
+    mask, blocks = tensors.mask, tensors.blocks
+    return (*(name for name in _ROWS if copies(getattr(tensors, name), _has_rows)),
+            *(name for name in _PACKED if copies(getattr(tensors, name), is_packed)),
+            *(["mask"] if copies(mask, lambda one: not one.shape or one.stride()[-1] == 1
+                                 or one.shape[-1] == 1) else ()),
+            *(["blocks"] if blocks is not None and any(copies(one, is_packed) for one in blocks)
+              else ()))
+
+
+def _gathered(tensors: Tensors, names: Sequence[str], stream: int) -> Tensors:
+    """The same with copies of those members."""
+    return tensors._replace(**{
+        name: tuple(_packed_on(one, stream) for one in getattr(tensors, name)) if name == "blocks"
+        else _packed_on(getattr(tensors, name), stream) for name in names})
+
+
+def _packed_on(tensor: Any, stream: int) -> Any:
+    """A torch tensor without gaps, copied on a launch's stream, which orders what comes before and
+    after."""
+    torch, device = sys.modules["torch"], tensor.device
+    if device.type != "cuda" or torch._C._cuda_getCurrentRawStream(device.index or 0) == stream:
+        return tensor.contiguous()
+    with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device)):
+        return tensor.contiguous()
 
 
 def _row_stride(table: Any) -> int:
@@ -305,9 +379,9 @@ def spec_of(tensors: Tensors, fields: str, arch: str) -> Dict[str, Any]:
     of_kv = dtype_name(k.dtype)
     widened = of_kv == "float8_e4m3fn" and name in ("bfloat16", "float16")
     if name not in SPEC_DTYPES or dtype_name(v.dtype) != of_kv or not (of_kv == name or widened):
-        raise TypeError(f"q, k and v are of {name}, {of_kv} and {dtype_name(v.dtype)}; allowed: "
-                        f"one of {', '.join(SPEC_DTYPES)} for all, or k and v of float8_e4m3fn "
-                        "beside q of bfloat16 or float16")
+        raise wrong_type(f"q, k and v are of {name}, {of_kv} and {dtype_name(v.dtype)}; allowed: "
+                         f"one of {', '.join(SPEC_DTYPES)} for all, or k and v of float8_e4m3fn "
+                         "beside q of bfloat16 or float16", "k" if of_kv != name else "q")
     spec: Dict[str, Any] = {
         "arch": arch, "num_q_heads": q.shape[-2], "group": q.shape[-2] // k.shape[-2],
         "qk_depth": q.shape[-1], "ov_depth": v.shape[-1], "qkv_dtype": SPEC_DTYPES[name],
@@ -328,34 +402,52 @@ def spec_of(tensors: Tensors, fields: str, arch: str) -> Dict[str, Any]:
 
 def check(tensors: Tensors, fields: str, q_len: int, kv_len: int) -> None:
     """Refuses tensors that do not fit: the kernels read and write where their arguments say."""
-    (q, k, v, out, _, sink, table, kv_lens, q_offsets, kv_offsets, *scales, output_scale, mask,
+    (q, k, v, out, lse, sink, table, kv_lens, q_offsets, kv_offsets, *scales, output_scale, mask,
      slopes, blocks) = tensors
     ragged, paged, ragged_kv = q_offsets is not None, table is not None, kv_offsets is not None
     for name, tensor, dimensions in (("q", q, 3 if ragged else 4), ("k", k, 3 if ragged_kv else 4),
                                      ("v", v, 3 if ragged_kv else 4)):
         if len(tensor.shape) != dimensions:
-            raise ValueError(f"{name} {tuple(tensor.shape)} has {len(tensor.shape)} dimensions; "
-                             f"this call needs {dimensions}")
+            raise refused(f"{name} {tuple(tensor.shape)} has {len(tensor.shape)} dimensions; "
+                          f"this call needs {dimensions}", name)
     if (k.shape[-2] == 0 or q.shape[-2] % k.shape[-2] or k.shape[:-1] != v.shape[:-1]
             or q.shape[-1] != k.shape[-1]):
-        raise ValueError(f"q {tuple(q.shape)}, k {tuple(k.shape)} and v {tuple(v.shape)} do not "
-                         "fit: their heads, the depths of q and k, or the rows of k and v")
+        raise refused(f"q {tuple(q.shape)}, k {tuple(k.shape)} and v {tuple(v.shape)} do not fit: "
+                      "their heads, the depths of q and k, or the rows of k and v", "k")
     wanted = (*q.shape[:-1], v.shape[-1])
     if tuple(out.shape) != wanted:
-        raise ValueError(f"out {tuple(out.shape)} must have the shape {wanted}")
+        raise refused(f"out {tuple(out.shape)} must have the shape {wanted}", "out")
     batch = q_offsets.shape[0] - 1 if ragged else q.shape[0]
     for name, rows in (("k and v", None if paged or ragged_kv else k.shape[0]),
                        ("kv_offsets", kv_offsets.shape[0] - 1 if ragged_kv else None)):
         if rows is not None and rows != batch:
-            raise ValueError(f"{name} are of {rows} sequences, q of {batch}")
+            raise refused(f"{name} are of {rows} sequences, q of {batch}", name.split()[0])
     for name, bound, rows in (("max_q_len", q_len, None if ragged else q.shape[1]),
                               ("max_kv_len", kv_len, None if paged or ragged_kv else k.shape[1])):
-        if rows is not None and bound > rows:
-            raise ValueError(f"{name} is {bound}, and there are {rows} rows")
+        integer(name, bound, c_int32)
+        if bound < 0 or rows is not None and bound > rows:
+            raise refused(f"{name} is {bound}, and there are {rows or 0} rows", name)
     for name, tensor, shape in (("page_table", table, (batch, 1)), ("kv_lens", kv_lens, (batch,)),
                                 ("q_offsets", q_offsets, (batch + 1,)),
                                 ("kv_offsets", kv_offsets, (batch + 1,))):
         _check_vector(name, tensor, "int32", shape)
+    for name, count in (("batch", batch), ("k", k.shape[0]), ("q", q.shape[0]),
+                        ("page_table", 0 if table is None else max(table.shape[1],
+                                                                   _row_stride(table)))):
+        if count > _MOST:
+            raise refused(f"{name} has {count} entries, or as many in a row; at most {_MOST} are "
+                          "allowed", name)
+    if lse is not None:
+        *outer, rows, heads = q.shape[:-1]
+        # NOTE: of one row each it may lack that row.
+        wanted = (*outer, heads, rows)
+        if dtype_name(lse.dtype) != "float32":
+            raise wrong_type(f"lse is of {dtype_name(lse.dtype)}; it must be of float32", "lse")
+        if tuple(lse.shape) not in (wanted, wanted[:-1] if rows == 1 else wanted):
+            raise refused(f"lse {tuple(lse.shape)} must have the shape {wanted}", "lse")
+        if not is_packed(lse):
+            raise refused(f"lse must be contiguous; its strides are {tuple(lse.stride())}", "lse",
+                          "give memory of its own")
     _check_vector("sink", sink, "float32", (q.shape[-2],))
     _check_vector("slopes", slopes, "float32", (q.shape[-2],))
     _check_scales(scales, tensors.scales(), batch, (q.shape, k.shape, v.shape),
@@ -372,10 +464,18 @@ def check(tensors: Tensors, fields: str, q_len: int, kv_len: int) -> None:
     _check_blocks(blocks)
     for name, tensor in (*zip(tensors._fields, tensors[:-1]), *zip(BLOCK_ARRAYS, blocks or ())):
         if tensor is not None and tensor.device != q.device:
-            raise TypeError(f"{name} lies on {tensor.device}, q on {q.device}")
+            raise wrong_type(f"{name} lies on {tensor.device}, q on {q.device}", name,
+                             f"{name}.to(q.device)")
     for name, tensor in (("q", q), ("k", k), ("v", v), ("out", out)):
         if tensor.stride()[-1] != 1 and tensor.shape[-1] != 1:
-            raise ValueError(f"the last dimension of {name} must be contiguous")
+            raise refused(f"the last dimension of {name} must be contiguous; its strides are "
+                          f"{tuple(tensor.stride())}", name,
+                          "" if name == "out" else f"{name}.contiguous()")
+    for name, tensor in (("out", out), ("lse", lse)):
+        if tensor is not None and overlaps(tensor):
+            raise refused(f"{name} {tuple(tensor.shape)} with strides {tuple(tensor.stride())} "
+                          "lies over itself, as what was expanded: it cannot be written", name,
+                          "give memory of its own")
 
 
 def _check_scales(scales: Sequence[Any], kind: Optional[str], batch: int,
@@ -387,62 +487,62 @@ def _check_scales(scales: Sequence[Any], kind: Optional[str], batch: int,
     if all(scale is None for scale in scales):
         return
     if any(scale is None for scale in scales[1:]) or (scales[0] is not None) != of_q:
-        raise ValueError("q_scale, k_scale and v_scale are given together or not at all" if of_q
-                         else "k_scale and v_scale are given together or not at all, and no "
-                         "q_scale: q is not of their type")
+        raise refused("q_scale, k_scale and v_scale are given together or not at all" if of_q
+                      else "k_scale and v_scale are given together or not at all, and no "
+                      "q_scale: q is not of their type", "q_scale")
     for name, scale, of in zip(("q_scale", "k_scale", "v_scale"), scales, shapes):
         if scale is None:
             continue
         if dtype_name(scale.dtype) != "float32":
-            raise TypeError(f"{name} is of {dtype_name(scale.dtype)}; it must be of float32")
+            raise wrong_type(f"{name} is of {dtype_name(scale.dtype)}; it must be of float32", name)
         wanted = {"tensor": (1,), "head": (batch, of[-2])}.get(kind or "", tuple(of[:-1]))
         shape = tuple(scale.shape)
         if shape != wanted and not (kind == "tensor" and shape == ()):
-            raise ValueError(f"{name} {shape} must have the shape {wanted}")
-        gaps = [stride for stride, extent, packed in zip(scale.stride(), shape,
-                                                         packed_strides(shape))
-                if extent > 1 and stride != packed]
-        if gaps:
-            raise ValueError(f"{name} must be contiguous, with rows before heads")
+            raise refused(f"{name} {shape} must have the shape {wanted}", name)
+        if not is_packed(scale):
+            raise refused(f"{name} must be contiguous, with rows before heads", name)
 
 
 def _check_output_scale(scale: Any, out: str) -> None:
     """Refuses a scale that `out`, of that type, does not take, or the lack of one."""
     if (scale is not None) != (out == "float8_e4m3fn"):
-        raise ValueError(f"out is of {out}, and output_scale is "
-                         f"{'missing' if scale is None else 'given'}; "
-                         "out of float8_e4m3fn has one, and nothing else has")
+        raise refused(f"out is of {out}, and output_scale is "
+                      f"{'missing' if scale is None else 'given'}; "
+                      "out of float8_e4m3fn has one, and nothing else has", "output_scale")
     if scale is None:
         return
     if dtype_name(scale.dtype) != "float32":
-        raise TypeError(f"output_scale is of {dtype_name(scale.dtype)}; it must be of float32")
+        raise wrong_type(f"output_scale is of {dtype_name(scale.dtype)}; it must be of float32",
+                         "output_scale")
     if tuple(scale.shape) not in ((), (1,)):
-        raise ValueError(f"output_scale {tuple(scale.shape)} must have the shape (1,)")
+        raise refused(f"output_scale {tuple(scale.shape)} must have the shape (1,)", "output_scale")
 
 
 def _check_mask(mask: Any, most: Tuple[int, int, int], needed: int) -> None:
     """Refuses a mask that has neither one nor all batches, heads and rows, or too short rows."""
     shape = tuple(mask.shape)
     if len(shape) not in (2, 3, 4):
-        raise ValueError(f"mask {shape} has {len(shape)} dimensions; allowed: 2 to 4")
+        raise refused(f"mask {shape} has {len(shape)} dimensions; allowed: 2 to 4", "mask")
     (batch, heads, rows), _ = _mask_layout(mask)
     if (batch not in (1, most[0]) or heads not in (1, most[1]) or not (rows == 1 or rows >= most[2])
             or shape[-1] < needed):
-        raise ValueError(f"mask {shape} must have the shape ({most[0]} or 1, {most[1]} or 1, "
-                         f"{most[2]} or 1, {needed})")
+        raise refused(f"mask {shape} must have the shape ({most[0]} or 1, {most[1]} or 1, "
+                      f"{most[2]} or 1, {needed})", "mask")
     if mask.stride()[-1] != 1 and shape[-1] != 1:
-        raise ValueError("the last dimension of mask must be contiguous")
+        raise refused("the last dimension of mask must be contiguous", "mask")
 
 
 def _check_blocks(blocks: Optional[Sequence[Any]]) -> None:
     """Refuses lists of blocks that are no lists: which extents fit a launch the library says."""
     for name, array in zip(BLOCK_ARRAYS, blocks or ()):
         if dtype_name(array.dtype) != "int32":
-            raise TypeError(f"{name} is of {dtype_name(array.dtype)}; it must be of int32")
+            raise wrong_type(f"{name} is of {dtype_name(array.dtype)}; it must be of int32", name)
         wanted = tuple(blocks[1].shape)[:4 if "indices" in name else 3]  # type: ignore[index]
         if len(blocks[1].shape) != 4 or tuple(array.shape) != wanted:  # type: ignore[index]
-            raise ValueError(f"{name} {tuple(array.shape)} must have the shape {wanted}, of "
-                             "[batch, heads, q_blocks, kv_blocks]")
+            raise refused(f"{name} {tuple(array.shape)} must have the shape {wanted}, of "
+                          "[batch, heads, q_blocks, kv_blocks]", name)
+        if not is_packed(array):
+            raise refused(f"{name} must be contiguous", name)
 
 
 def _check_vector(name: str, tensor: Any, dtype: str, least: Tuple[int, ...]) -> None:
@@ -450,12 +550,14 @@ def _check_vector(name: str, tensor: Any, dtype: str, least: Tuple[int, ...]) ->
     if tensor is None:
         return
     if dtype_name(tensor.dtype) != dtype:
-        raise TypeError(f"{name} is of {dtype_name(tensor.dtype)}; it must be of {dtype}")
+        raise wrong_type(f"{name} is of {dtype_name(tensor.dtype)}; it must be of {dtype}", name,
+                         f"{name}.to(torch.{dtype})")
     shape, stride = tuple(tensor.shape), tensor.stride()
     if len(shape) != len(least) or any(have < need for have, need in zip(shape, least)):
-        raise ValueError(f"{name} {shape} must have at least the shape {least}")
-    if (stride[-1] != 1 and shape[-1] > 1) or (len(shape) == 2 and _row_stride(tensor) < shape[1]):
-        raise ValueError(f"{name} must be contiguous in its rows")
+        raise refused(f"{name} {shape} must have at least the shape {least}", name)
+    if not _has_rows(tensor):
+        raise refused(f"{name} must be contiguous in its rows; its strides are {tuple(stride)}",
+                      name)
 
 
 def launcher(tensors: Tensors, fields: str, number: int, stream: int, wait: bool = True,
@@ -513,8 +615,16 @@ def gpu_of(tensor: Any) -> int:
     """The ordinal of the GPU that a tensor lies on."""
     device = tensor.device
     if device.type != "cuda":
-        raise TypeError(f"q lies on {device.type}; attnjit's kernels run on NVIDIA GPUs")
+        raise not_on_gpu(tensor)
     return device.index or 0
+
+
+def not_on_gpu(q: Any) -> InvalidError:
+    """The error of a call whose q lies elsewhere."""
+    kind = q.device.type
+    return wrong_type(f"q lies on {'the CPU' if kind == 'cpu' else 'no GPU'} (its device is {kind}); "
+                      "attnjit's kernels run on NVIDIA GPUs, and read tensors that lie there", "q",
+                      'q.to("cuda") where there is such a GPU; attnjit doctor says what there is')
 
 
 def prepare(tensors: Tensors, fields: str, number: int, stream: int, q_len: int, kv_len: int,
@@ -522,6 +632,9 @@ def prepare(tensors: Tensors, fields: str, number: int, stream: int, q_len: int,
     """Whether the call's kernel is loaded, or with `fallback` another one that serves; where its
     own is not, its compile is queued."""
     _local.fell_back = False
+    scattered = _scattered(tensors)
+    if scattered:
+        tensors = _gathered(tensors, scattered, stream)
     check(tensors, fields, q_len, kv_len)
     found = launcher(tensors, fields, number, stream, False, fallback)
     if found is not None and found.stands_in:  # NOTE: launch() asks the same
@@ -547,40 +660,53 @@ def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int]
 
     `layout` is one of Tensors.rows_first, `fallback` as launcher() has it.
     """
-    _local.fell_back = False
     (q, k, v, out, lse, sink, page_table, kv_lens, q_offsets, kv_offsets, q_scale, k_scale,
      v_scale, output_scale, mask, slopes, blocks) = tensors
-    # NOTE: all that spec_of, check and Launcher.reshape look at, but for types and devices of
-    # lengths, offsets and tables, which a caller does not change alone.
+    # NOTE: all that spec_of, check and Launcher.reshape look at, of each tensor of the call.
     geometry = (
         q.shape, k.shape, v.shape, out.shape, q.stride(), k.stride(), v.stride(), out.stride(),
-        q.dtype, k.dtype, v.dtype, out.dtype, q.device, layout, q_len, kv_len, scale,
-        lse is None, None if sink is None else sink.shape,
-        None if page_table is None else (page_table.shape, page_table.stride()),
-        None if kv_lens is None else kv_lens.shape,
-        None if q_offsets is None else q_offsets.shape,
-        None if kv_offsets is None else kv_offsets.shape,
-        None if q_scale is None and k_scale is None and v_scale is None
-        else [None if scale is None else (scale.shape, scale.stride(), scale.dtype)
-              for scale in (q_scale, k_scale, v_scale)],
-        None if output_scale is None else (output_scale.shape, output_scale.dtype),
-        None if mask is None else (mask.shape, mask.stride(), mask.device),
-        None if slopes is None else slopes.shape,
-        None if blocks is None else [(one.shape, one.dtype, one.device) for one in blocks])
+        q.dtype, k.dtype, v.dtype, out.dtype, q.device, k.device, v.device, out.device,
+        layout, q_len, kv_len, scale,
+        None if lse is None else (lse.shape, lse.stride(), lse.dtype, lse.device),
+        None if sink is None else (sink.shape, sink.stride(), sink.dtype, sink.device),
+        None if page_table is None else (page_table.shape, page_table.stride(), page_table.dtype, page_table.device),
+        None if kv_lens is None else (kv_lens.shape, kv_lens.stride(), kv_lens.dtype, kv_lens.device),
+        None if q_offsets is None else (q_offsets.shape, q_offsets.stride(), q_offsets.dtype, q_offsets.device),
+        None if kv_offsets is None else (kv_offsets.shape, kv_offsets.stride(), kv_offsets.dtype, kv_offsets.device),
+        None if q_scale is None else (q_scale.shape, q_scale.stride(), q_scale.dtype, q_scale.device),
+        None if k_scale is None else (k_scale.shape, k_scale.stride(), k_scale.dtype, k_scale.device),
+        None if v_scale is None else (v_scale.shape, v_scale.stride(), v_scale.dtype, v_scale.device),
+        None if output_scale is None else (output_scale.shape, output_scale.stride(), output_scale.dtype, output_scale.device),
+        None if mask is None else (mask.shape, mask.stride(), mask.dtype, mask.device),
+        None if slopes is None else (slopes.shape, slopes.stride(), slopes.dtype, slopes.device),
+        None if blocks is None else [(one.shape, one.stride(), one.dtype, one.device)
+                                     for one in blocks],
+        None if not params else [(len(one.shape), one.dtype, one.device, is_packed(one))
+                                 for one in params])
     site = (fields, number, stream)
     found = _local.recent.get(site)
     if found is None or found.geometry != geometry:
+        _local.fell_back = False
         named = Tensors(*tensors).rows_first(layout)
+        scattered = _scattered(named)
+        if scattered:
+            tensors = named = _gathered(named, scattered, stream)
         check(named, fields, q_len, kv_len)
         for may_fall_back in (fallback, False):
             found = launcher(named, fields, number, stream, fallback=may_fall_back)
             assert found is not None  # it was waited for
             found.geometry = None
+            found.check_params(params, numbers, q.device)
             found.reshape(named, q_len, kv_len, scale)
             if not found.stands_in or found.may_launch(q):
                 break
+        found.scattered = scattered
         # NOTE: not what stands in: the next call is to ask for its own kernel again.
         if not found.stands_in:
             found.geometry, _local.recent[site] = geometry, found
+    elif found.scattered:
+        tensors = _gathered(Tensors(*tensors).rows_first(layout), found.scattered, stream)
+    if found.scattered_params:
+        params = [_packed_on(one, stream) for one in params]
     _local.fell_back = found.stands_in
     found.launch(tensors, params, numbers)

@@ -10,6 +10,8 @@ import ctypes
 from ctypes import POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
 from typing import Any, Optional, Tuple
 
+from ._errors import refused, wrong_type
+
 # The element types of specs by torch's names.
 SPEC_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float8_e4m3fn": "e4m3", "float32": "f32"}
 
@@ -34,6 +36,9 @@ class Device:
 
     def __init__(self, kind: int, index: int) -> None:
         self.type, self.index = self._TYPES.get(kind, f"DLPack device {kind}"), index
+
+    def __repr__(self) -> str:
+        return f"{self.type}:{self.index}"
 
     def __eq__(self, other: object) -> bool:
         return (self.type, self.index) == (getattr(other, "type", None),
@@ -96,7 +101,7 @@ def packed_strides(shape: Tuple[int, ...]) -> Tuple[int, ...]:
     return tuple(strides[:len(shape)])
 
 
-def view(tensor: Any, stream: Optional[int] = None) -> Any:
+def view(tensor: Any, stream: Optional[int] = None, name: str = "") -> Any:
     """The tensor with data_ptr(), shape, stride(), dtype and device.
 
     A DLPack producer is told the stream, so that what it still computes comes before the launch.
@@ -104,12 +109,47 @@ def view(tensor: Any, stream: Optional[int] = None) -> Any:
     if hasattr(tensor, "data_ptr"):
         return tensor
     if not hasattr(tensor, "__dlpack__"):
-        raise TypeError(f"{type(tensor).__name__} is no tensor: it has neither data_ptr() nor "
-                        "__dlpack__()")
-    kind = tensor.__dlpack_device__()[0]
-    on_gpu = Device._TYPES.get(int(kind)) == "cuda"
-    # NOTE: 1 is the legacy default stream in DLPack, which has no 0.
-    return DLPackView(tensor.__dlpack__(stream=stream or 1) if on_gpu else tensor.__dlpack__())
+        raise wrong_type(f"{type(tensor).__name__} is no tensor: it has neither data_ptr() nor "
+                         "__dlpack__()", name)
+    try:
+        kind = tensor.__dlpack_device__()[0]
+        on_gpu = Device._TYPES.get(int(kind)) == "cuda"
+        # NOTE: 1 is the legacy default stream in DLPack, which has no 0.
+        return DLPackView(tensor.__dlpack__(stream=stream or 1) if on_gpu else tensor.__dlpack__())
+    except Exception as error:  # NOTE: each library has its own, e.g. for what is read-only
+        raise wrong_type(f"{type(tensor).__name__} gives no tensor through DLPack: {error}",
+                         name) from error
+
+
+def is_packed(tensor: Any) -> bool:
+    """Whether it has no gaps: the stride of a dimension of one element is not looked at."""
+    if hasattr(tensor, "is_contiguous"):
+        return tensor.is_contiguous()
+    shape = tuple(tensor.shape)
+    return 0 in shape or all(extent == 1 or stride == packed for extent, stride, packed in zip(
+        shape, tensor.stride(), packed_strides(shape)))
+
+
+def overlaps(tensor: Any) -> bool:
+    """Whether some of its elements, in a regular view, lie over one another."""
+    covered = 1
+    for stride, extent in sorted(zip(tensor.stride(), tensor.shape)):
+        if extent == 1:
+            continue
+        if stride < covered:
+            return 0 not in tensor.shape
+        covered += stride * (extent - 1)
+    return False
+
+
+def packed(tensor: Any, name: str) -> Any:
+    """The same without gaps: itself, or a copy, which only torch is asked for."""
+    if is_packed(tensor):
+        return tensor
+    if not hasattr(tensor, "contiguous"):
+        raise refused(f"{name} {tuple(tensor.shape)} with strides {tuple(tensor.stride())} must be "
+                      "contiguous", name, "give a copy without gaps; of torch's tensors one is made")
+    return tensor.contiguous()
 
 
 def dtype_name(dtype: Any) -> str:

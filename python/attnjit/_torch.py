@@ -29,6 +29,8 @@ _library.define(_SCHEMA)
 
 def stream(q: torch.Tensor, given: Optional[int]) -> int:
     """The stream of a call: torch's current one unless it is given."""
+    if not q.is_cuda:  # NOTE: before CUDA is asked for anything: this torch may have none
+        raise _launch.not_on_gpu(q)
     if given is not None:
         return given
     return torch._C._cuda_getCurrentRawStream(q.device.index or 0)
@@ -98,9 +100,13 @@ def empty_f32(q: torch.Tensor, shape: Tuple[int, ...]) -> torch.Tensor:
     return q.new_empty(shape, dtype=torch.float32)
 
 
-def refuse_gradients(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+def refuse_gradients(*tensors: Any) -> None:
     """attnjit has no backward pass, and a result without a gradient must not pass for one."""
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        raise UnsupportedError("attnjit computes no gradients", code="unsupported",
-                               field="requires_grad",
-                               hint="call it under torch.no_grad(), or detach q, k and v")
+    if not torch.is_grad_enabled():
+        return
+    for tensor in tensors:
+        if tensor is not None and getattr(tensor, "requires_grad", False):
+            raise UnsupportedError("attnjit computes no gradients", code="unsupported",
+                                   field="requires_grad",
+                                   hint="call it under torch.no_grad(), or detach what requires one "
+                                        "of q, k, v, the sinks, the mask and what the functions name")

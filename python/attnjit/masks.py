@@ -19,8 +19,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from . import language
 from ._abi import PARAM_TYPES, integer
-from ._errors import InvalidError
-from ._tensors import dtype_name, packed_strides, view
+from ._errors import InvalidError, refused, wrong_type
+from ._tensors import dtype_name, packed, view
 from .language import Array, Symbol
 
 # FlexAttention counts the rows of this call, specs the positions in the sequence.
@@ -182,9 +182,9 @@ def bit_mask(tensor: Any) -> Mask:
 
     Key i is seen where bit i % 8 of byte i // 8 is set.
     """
-    tensor = view(tensor)
+    tensor = view(tensor, name="mask")
     if dtype_name(tensor.dtype) != "uint8":
-        raise TypeError(f"a mask of bits is of uint8, not of {dtype_name(tensor.dtype)}")
+        raise wrong_type(f"a mask of bits is of uint8, not of {dtype_name(tensor.dtype)}", "mask")
     return _with_tensor(_MATERIALIZED["bits"], tensor)
 
 
@@ -201,8 +201,8 @@ def block_mask(blocks: Any, asked: Any = None) -> Mask:
         asked: as attention() takes a mask; None: the BlockMask's mask_mod.
     """
     if not hasattr(blocks, "BLOCK_SIZE"):
-        raise TypeError(f"block_mask: {type(blocks).__name__} is no BlockMask: it has no "
-                        "BLOCK_SIZE")
+        raise wrong_type(f"block_mask: {type(blocks).__name__} is no BlockMask: it has no "
+                         "BLOCK_SIZE", "block_mask")
     size = blocks.BLOCK_SIZE
     if tuple(size if isinstance(size, (list, tuple)) else (size, size)) != (_BLOCK, _BLOCK):
         raise InvalidError(f"block_mask has blocks of {size}; allowed: {_BLOCK}",
@@ -227,10 +227,14 @@ def with_blocks(blocks: Any, asked: Any, bias: Any) -> Mask:
 def _listed(blocks: Any, of: Mask) -> Mask:
     if of.blocks is not None:
         raise InvalidError("the mask of the blocks has lists of its own", field="block_mask")
-    arrays = [view(getattr(blocks, name)) for name in BLOCK_ARRAYS
-              if getattr(blocks, name) is not None]
+    given = [(name, getattr(blocks, name, None)) for name in BLOCK_ARRAYS]
+    missing = [name for name, array in given[:2] if array is None]
+    if missing or (given[2][1] is None) != (given[3][1] is None):
+        raise InvalidError(f"has no {' and no '.join(missing) or 'whole list of full blocks'}",
+                           field="block_mask")
     listed = Mask(of.spec, of.params, of.tensor, of.json)
-    listed.blocks = tuple(_packed(array) for array in arrays)
+    listed.blocks = tuple(packed(view(array, name=name), name) for name, array in given
+                          if array is not None)
     return listed
 
 
@@ -239,17 +243,9 @@ _NO_MASK = ("noop_mask", "torch.nn.attention.flex_attention")  #: of a BlockMask
 BLOCK_ARRAYS = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
 
 
-def _packed(array: Any) -> Any:
-    if tuple(array.stride()) == tuple(packed_strides(array.shape)):
-        return array
-    if not hasattr(array, "contiguous"):
-        raise ValueError("the arrays of block_mask must be contiguous")
-    return array.contiguous()
-
-
 def alibi(slopes: Any) -> ScoreMod:
     """ALiBi with slopes of the caller's, f32 [heads]: those of a shard's heads, say."""
-    return _with_tensor(_ALIBI_SLOPES, view(slopes))
+    return _with_tensor(_ALIBI_SLOPES, view(slopes, name="slopes"))
 
 
 def as_mask(given: Any) -> Mask:
@@ -263,7 +259,8 @@ def with_bias(given: Any, bias: Any) -> Mask:
     """What `mask=` takes, and numbers that are added to the scores."""
     added = _of_tensor(bias)
     if added.spec["dtype"] not in _ADDED:  # type: ignore[index]
-        raise TypeError(f"bias is of {dtype_name(bias.dtype)}; allowed: float32, bfloat16, float16")
+        raise wrong_type(f"bias is of {dtype_name(bias.dtype)}; allowed: float32, bfloat16, float16",
+                         "bias")
     return added if given is None else as_mask(given) & added
 
 
@@ -281,11 +278,11 @@ _MASK_DTYPES = {"bool": "u8", "bool_": "u8", "uint8": "u8", "float32": "f32", "b
 
 
 def _of_tensor(tensor: Any) -> Mask:
-    tensor = view(tensor)
+    tensor = view(tensor, name="mask")
     dtype = _MASK_DTYPES.get(dtype_name(tensor.dtype))
     if dtype is None:
-        raise TypeError(f"a mask's tensor is of {dtype_name(tensor.dtype)}; allowed: "
-                        f"{', '.join(name for name in _MASK_DTYPES if name != 'bool_')}")
+        raise wrong_type(f"a mask's tensor is of {dtype_name(tensor.dtype)}; allowed: "
+                         f"{', '.join(name for name in _MASK_DTYPES if name != 'bool_')}", "mask")
     return _with_tensor(_MATERIALIZED[dtype], tensor)
 
 
@@ -303,21 +300,22 @@ def _as(given: Any, kind: type, none: str, trace: Callable) -> Any:
         return kind(given)
     if callable(given):
         return trace(given)
-    raise TypeError(f"{kind.field}: {type(given).__name__} is neither a name, an object of a spec, "
-                    "a function, nor what attnjit.mask and attnjit.score_mod return")
+    raise wrong_type(f"{kind.field}: {type(given).__name__} is neither a name, an object of a "
+                     "spec, a function, nor what attnjit.mask and attnjit.score_mod return",
+                     kind.field)
 
 
 def _q_symbol(q_idx: str) -> Symbol:
     if q_idx not in _Q_IDX:
-        raise ValueError(f'q_idx is {q_idx!r}; allowed: "row", "end", "total"')
+        raise refused(f'q_idx is {q_idx!r}; allowed: "row", "end", "total"', "q_idx")
     return _Q_IDX[q_idx]
 
 
 def _trace(function: Callable, symbols: List[Symbol], convert: Callable[[Any], Symbol],
            kind: str, name: Optional[str]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
     if not callable(function):
-        raise TypeError(f"attnjit.{kind} takes a function, not a {type(function).__name__}; "
-                        "names and objects of specs are given to attention() as they are")
+        raise wrong_type(f"attnjit.{kind} takes a function, not a {type(function).__name__}; "
+                         "names and objects of specs are given to attention() as they are", kind)
     captures = _Captures()
     with_symbols = captures.replace(function)
     outer, language._trace.captures = language._trace.captures, captures
@@ -386,9 +384,10 @@ class _Captures:
                                                        function.__name__, None, cells))
         for cell, name, original in zip(cells, variables, function.__closure__ or ()):
             try:
-                cell.cell_contents = self.replace(original.cell_contents, name)
+                value = original.cell_contents
             except ValueError:  # the variable has no value yet
-                pass
+                continue
+            cell.cell_contents = self.replace(value, name)
         if (function.__module__ or "").partition(".")[0] not in _LIBRARIES:
             for name in function.__code__.co_names:
                 if name in names:
@@ -443,6 +442,10 @@ def _as_param(value: Any) -> Tuple[Any, str, bool]:
         value = HostArray(value)
     name = dtype_name(value.dtype)
     truth = name in ("bool", "bool_")
+    if not truth and not name.startswith(("int", "uint", "float", "bfloat")):
+        raise wrong_type(f"an array of {name} is no parameter of a mask or score modification; "
+                         "allowed: integers, floats and bools", "params")
+    _check_values(value, name)
     kept = {"uint32": "u32", "bfloat16": "bf16"}.get(name)
     if kept and (kept == "u32" or len(value.shape) in (1, 2)):
         return value, kept, False
@@ -455,6 +458,27 @@ def _as_param(value: Any) -> Tuple[Any, str, bool]:
         else:
             value = value.astype(wanted)
     return value, "f32" if floating else "i32", truth
+
+
+def _check_values(array: Any, name: str) -> None:
+    """Refuses integers that 32 bits do not hold, where they can be looked at: on the host."""
+    if name not in ("int64", "uint64", "uint32") and not isinstance(array, HostArray):
+        return
+    if isinstance(array, HostArray):
+        if array.dtype != "int32":
+            return
+        least, most = min(array.values), max(array.values)
+    else:
+        device = getattr(array, "device", "cpu")
+        on_host = "cpu" in (device, getattr(device, "type", ""), getattr(device, "platform", ""))
+        if not on_host or 0 in tuple(array.shape) or hasattr(array, "fake_mode") or (
+                name == "uint32"):
+            return
+        least, most = int(array.min()), int(array.max())
+    if least < -1 << 31 or most >= 1 << 31:
+        raise refused(f"an array of {name} that the function names holds {least} to {most}; "
+                      "integers of masks and score modifications have 32 bits", "params",
+                      "number the values, e.g. by torch.unique(.., return_inverse=True)")
 
 
 class Scalar(int):
@@ -477,7 +501,7 @@ class HostArray:
         while isinstance(self.values[0], (list, tuple)):
             width = len(self.values[0])
             if any(not isinstance(row, (list, tuple)) or len(row) != width for row in self.values):
-                raise TypeError("rows of a list differ in length")
+                raise wrong_type("rows of a list differ in length", "params")
             self.shape += (width,)
             self.values = [one for row in self.values for one in row]
         kinds = {type(value) for value in self.values}
@@ -499,8 +523,8 @@ class HostArray:
     def on(self, tensor: Any) -> Any:
         """The same as a torch tensor on the device of another one."""
         if not hasattr(tensor, "new_tensor"):
-            raise TypeError("a list can be copied to the device of torch tensors alone; give an "
-                            "array that lies there")
+            raise wrong_type("a list can be copied to the device of torch tensors alone; give an "
+                             "array that lies there", "params")
         import torch
         if tensor.device not in self._copies:
             self._copies[tensor.device] = torch.tensor(

@@ -24,10 +24,10 @@ from ctypes import (byref, c_double, c_float, c_int32, c_int64, c_size_t, c_uint
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _abi
-from ._abi import LaunchArgs, Library, Param, Strides, integer, new, put
-from ._errors import InvalidError
+from ._abi import STRIDE_ZERO, LaunchArgs, Library, Param, Strides, integer, new, number, put
+from ._errors import InvalidError, InvalidTypeError, refused, wrong_type
 from ._nvrtc import nvrtc_path
-from ._tensors import dtype_name, view
+from ._tensors import SPEC_DTYPES, dtype_name, is_packed, overlaps, view
 
 # level ("debug", "info", "warning", "error"), text
 Log = Callable[[str, str], None]
@@ -43,12 +43,27 @@ _numbers = itertools.count(1)
 CLOSED = -1
 
 
+def _no_pickle(one: Any) -> InvalidTypeError:
+    return wrong_type(f"a {type(one).__name__} of attnjit belongs to its process, and cannot be "
+                      "pickled", "pickle", "make another one there, from the same spec")
+
+
 class _Handle:
     """A handle of the C ABI, freed with its owner."""
 
     def __init__(self, pointer: int, free: Callable[[int], None]) -> None:
         self.pointer: Optional[int] = pointer
         self._free = free
+
+    # NOTE: two objects would free one handle; an address means nothing in another process.
+    def __copy__(self) -> "_Handle":
+        return self
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "_Handle":
+        return self
+
+    def __reduce__(self) -> Any:
+        raise _no_pickle(self)
 
     def close(self) -> None:
         """Frees it now. A second call does nothing."""
@@ -60,9 +75,10 @@ class _Handle:
 
 
 class Spec(_Handle):
-    """A spec that a Service validated, planned and hashed."""
+    """A spec that a Service validated, planned and hashed. Its copies are itself."""
 
     key: str = ""  #: 64 hex digits: what the cache files its kernel under
+    fields: Mapping[str, Any] = {}  #: as they were given
 
 
 class LaunchState(_Handle):
@@ -72,10 +88,21 @@ class LaunchState(_Handle):
 class Kernel:
     """A loaded kernel. It lives as long as its Service, which it keeps alive."""
 
-    __slots__ = ("_pointer", "service")
+    __slots__ = ("_pointer", "service", "fields")
 
-    def __init__(self, pointer: int, service: "Service") -> None:
+    def __init__(self, pointer: int, service: "Service",
+                 fields: Optional[Mapping[str, Any]] = None) -> None:
         self._pointer, self.service = pointer, service
+        self.fields = fields or {}  #: of its spec
+
+    def __copy__(self) -> "Kernel":
+        return self
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "Kernel":
+        return self
+
+    def __reduce__(self) -> Any:
+        raise _no_pickle(self)
 
     @property
     def pointer(self) -> int:
@@ -93,7 +120,10 @@ class Kernel:
 
 def _pointer(given: Any, kind: type, maker: str) -> Optional[int]:
     if not isinstance(given, kind):
-        raise TypeError(f"{type(given).__name__} is no {kind.__name__}: give what {maker} returned")
+        raise wrong_type(f"{type(given).__name__} is no {kind.__name__}: give what {maker} "
+                         "returned", kind.__name__.lower())
+    if given.pointer is None:
+        raise InvalidError("it is closed", field=kind.__name__.lower())
     return given.pointer
 
 
@@ -107,6 +137,129 @@ def _of_kernel(kernel: Kernel) -> Optional[int]:
 
 def _of_state(state: LaunchState) -> Optional[int]:
     return _pointer(state, LaunchState, "launch_state()")
+
+
+def _of_args(args: Any) -> LaunchArgs:
+    if not isinstance(args, LaunchArgs):
+        raise wrong_type(f"{type(args).__name__} is no LaunchArgs: give what launch_args() returned",
+                         "args")
+    return args
+
+
+def _stream(stream: Any) -> Optional[int]:
+    return None if stream is None else integer("stream", stream, c_uint64)
+
+
+def _milliseconds(seconds: Any) -> int:
+    if seconds == math.inf:
+        return -1
+    found = number("timeout", seconds)
+    if not 0 <= found < 1e15:
+        raise refused(f"timeout is {seconds}; allowed: 0 and more seconds", "timeout")
+    return int(found * 1000)
+
+
+def _strides(name: str, tensor: Any) -> Strides:
+    """Of [batch, rows, heads, depth]: those of the first three, as a launch has them."""
+    *strides, one = tensor.stride()
+    if one != 1 and tensor.shape[3] != 1:
+        raise refused(f"{name}: the last dimension must be contiguous; its strides are "
+                      f"{tuple(tensor.stride())}", name, f"{name}.contiguous()")
+    if name == "o" and overlaps(tensor):
+        raise refused(f"o {tuple(tensor.shape)} with strides {tuple(tensor.stride())} lies over "
+                      "itself, as what was expanded: it cannot be written", name,
+                      "give memory of its own")
+    return Strides(*(stride or STRIDE_ZERO for stride in strides))
+
+
+def _has_rows(table: Any) -> bool:
+    shape, stride = table.shape, table.stride()
+    return len(shape) == 2 and (stride[1] == 1 or shape[1] == 1) and (
+        shape[0] == 1 or stride[0] >= shape[1])
+
+
+# The element types of what else a launch is given.
+_TYPES = {**dict.fromkeys(("page_table", "kv_lens", "q_offsets", "kv_offsets", "kv_num_blocks",
+                           "kv_indices", "full_kv_num_blocks", "full_kv_indices", "topk_indices"),
+                          "int32"),
+          **dict.fromkeys(("lse", "sink", "slopes", "q_scale", "k_scale", "v_scale",
+                           "output_scale", "pairs_lse"), "float32")}
+
+
+def _check_tensors(kernel: Kernel, args: LaunchArgs) -> None:
+    """Refuses tensors that are not what the kernel's spec says; of addresses nothing is known."""
+    _of_kernel(kernel)
+    spec, tensors = kernel.fields, getattr(args, "tensors", {})
+    if not tensors or "num_q_heads" not in spec:
+        return
+    q = tensors["q"]
+    for name, tensor in tensors.items():
+        where, of_q = getattr(tensor, "device", None), getattr(q, "device", None)
+        if of_q is not None and (of_q.type != "cuda" or where != of_q):
+            raise wrong_type(f"{name} lies on {where}, and q on {of_q}; all lie on one NVIDIA GPU",
+                             name)
+        wanted = _TYPES.get(name)
+        if wanted is not None and dtype_name(tensor.dtype) != wanted:
+            raise wrong_type(f"{name} is of {dtype_name(tensor.dtype)}; it must be of {wanted}", name)
+    if spec.get("cache_format", "plain") != "plain" or spec.get("merge"):
+        return  # bytes; and pairs, which the library counts
+    of_q = spec.get("qkv_dtype", "bf16")
+    of_kv = spec.get("kv_dtype", of_q)
+    of_o = spec.get("output_dtype", "bf16" if of_q == "e4m3" else of_q)
+    heads, qk_depth = spec["num_q_heads"], spec["qk_depth"]
+    kv_heads = heads // spec.get("group", 1)
+    mla = spec.get("mla", "none")
+    ov_depth = spec.get("ov_depth", qk_depth - 64 if mla != "none" else qk_depth)
+    if "q_rope" in tensors or args.q_rope:
+        qk_depth -= 64
+    if mla == "decode":
+        kv_heads = 1
+        tensors = {name: one for name, one in tensors.items() if name != "v"}  # a part of k's rows
+    for name, element, wanted in (("q", of_q, (heads, qk_depth)), ("k", of_kv, (kv_heads, qk_depth)),
+                                  ("v", of_kv, (kv_heads, ov_depth)), ("o", of_o, (heads, ov_depth))):
+        tensor = tensors.get(name)
+        if tensor is None:
+            continue
+        if SPEC_DTYPES.get(dtype_name(tensor.dtype)) != element:
+            raise wrong_type(f"{name} is of {dtype_name(tensor.dtype)}; the spec says {element}",
+                             name)
+        found = tuple(tensor.shape[2:])
+        if found != wanted:
+            raise refused(f"{name} {tuple(tensor.shape)} has {found[0]} heads of depth {found[1]}; "
+                          f"the spec says {wanted[0]} of {wanted[1]}", name)
+    k, v, o = tensors["k"], tensors.get("v", tensors["k"]), tensors["o"]
+    if o.shape[:2] != q.shape[:2]:
+        raise refused(f"o {tuple(o.shape)} has other rows than q {tuple(q.shape)}", "o")
+    if v.shape[:2] != k.shape[:2]:
+        raise refused(f"v {tuple(v.shape)} has other rows than k {tuple(k.shape)}", "v")
+    page_size = spec.get("page_size", 0)
+    if page_size and k.shape[1] != page_size:
+        raise refused(f"k {tuple(k.shape)} has pages of {k.shape[1]} rows; the spec says "
+                      f"{page_size}", "k")
+    rows = q.shape[0] * q.shape[1]
+    for name, most, has in (
+            ("q_len" if not spec.get("ragged") else "total_q",
+             args.q_len if not spec.get("ragged") else args.total_q,
+             q.shape[1] if not spec.get("ragged") else rows),
+            ("batch", 0 if spec.get("ragged") else args.batch, q.shape[0]),
+            ("num_pages", args.num_pages if page_size else 0, k.shape[0]),
+            ("total_kv", args.total_kv if spec.get("ragged_kv") else 0, k.shape[0] * k.shape[1]),
+            ("kv_len", 0 if page_size or spec.get("ragged_kv") else args.kv_len, k.shape[1]),
+            ("batch", 0 if page_size or spec.get("ragged_kv") else args.batch, k.shape[0])):
+        if most > has:
+            raise refused(f"{name} is {most}, and the tensors have {has}", name)
+    for name, least in (("kv_lens", args.batch), ("q_offsets", args.batch + 1),
+                        ("kv_offsets", args.batch + 1), ("sink", heads), ("slopes", heads),
+                        ("lse", heads * (args.total_q if spec.get("ragged")
+                                         else args.batch * args.q_len))):
+        if name in tensors and math.prod(tensors[name].shape) < least:
+            raise refused(f"{name} {tuple(tensors[name].shape)} must have {least} entries", name)
+    table = tensors.get("page_table")
+    if table is not None and (table.shape[0] < args.batch
+                              or args.batch > 1 and table.stride()[0] != args.max_pages):
+        raise refused(f"page_table {tuple(table.shape)} with strides {tuple(table.stride())} has "
+                      f"other rows than batch {args.batch}, with max_pages {args.max_pages} from "
+                      "one to the next", "page_table")
 
 
 # What a Service is told by name: the fields of attnjit_service_options, but for those that Python
@@ -137,9 +290,10 @@ class Service:
                  **options: Union[str, "os.PathLike[str]", int, None]) -> None:
         for name in options:
             if name not in _OPTIONS:
-                raise TypeError(f"Service() has no option {name!r}; there are "
-                                f"{', '.join(_OPTIONS)}, log and on_compile")
-        self._library = Library(library or _abi.library_path())
+                raise wrong_type(f"Service() has no option {name!r}; there are "
+                                 f"{', '.join(_OPTIONS)}, log and on_compile", name)
+        self._library = Library(os.fspath(library) if isinstance(library, os.PathLike)
+                                else library or _abi.library_path())
         self._process = os.getpid()
         self.driver_path = options.get("driver_path")  #: of libcuda; None: the system's
         if options.get("nvrtc_path") is None:
@@ -150,7 +304,8 @@ class Service:
                 put(given, name, value)
         for name, function in (("log", log), ("on_compile", on_compile)):
             if function is not None and not callable(function):
-                raise TypeError(f"{name}: is of {type(function).__name__}; allowed: a function")
+                raise wrong_type(f"{name}: is of {type(function).__name__}; allowed: a function",
+                                 name)
         if log is not None:
             given.log = _abi.LogFunction(_log_to(log))
         if on_compile is not None:
@@ -166,6 +321,22 @@ class Service:
         """Ends the Service within 2 s; its kernels are gone afterwards."""
         self.number = CLOSED  # NOTE: what threads remember of it by its number is not found again
         self._service.close()
+
+    def __copy__(self) -> "Service":
+        return self
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "Service":
+        return self
+
+    def __reduce__(self) -> Any:
+        raise _no_pickle(self)
+
+    @property
+    def _pointer(self) -> int:
+        pointer = self._service.pointer
+        if pointer is None:
+            raise InvalidError("it is closed", field="service")
+        return pointer
 
     def __enter__(self) -> "Service":
         return self
@@ -185,15 +356,15 @@ class Service:
     def statistics(self) -> Dict[str, float]:
         """Counts of hits, compiles, failures and waits, by the names of attnjit_statistics."""
         out = new(_abi.Statistics)
-        self._library.check(self._library.service_statistics(self._service.pointer, byref(out)))
+        self._library.check(self._library.service_statistics(self._pointer, byref(out)))
         return {name: getattr(out, name) for name, _ in _abi.Statistics._fields_[1:]}
 
     def flush(self, timeout: float = 2.0) -> bool:
         """Waits, for `timeout` seconds at most (math.inf: without limit), until the remote cache has
         what was compiled."""
         done = c_int32()
-        timeout_ms = -1 if timeout == math.inf else int(timeout * 1000)
-        self._library.check(self._library.service_flush(self._service.pointer, timeout_ms,
+        timeout_ms = _milliseconds(timeout)
+        self._library.check(self._library.service_flush(self._pointer, timeout_ms,
                                                         byref(done)))
         return bool(done.value)
 
@@ -202,7 +373,7 @@ class Service:
         length = c_size_t()
         text = ctypes.create_string_buffer(1 << 16)
         while True:
-            self._library.check(self._library.service_prometheus(self._service.pointer, text,
+            self._library.check(self._library.service_prometheus(self._pointer, text,
                                                                  len(text), byref(length)))
             if length.value < len(text):
                 return text.value.decode()
@@ -210,20 +381,28 @@ class Service:
 
     def prepare(self, spec: Union[str, Mapping[str, Any]]) -> Spec:
         """A spec, as a dict or as JSON text (docs/spec.md), validated, planned and hashed."""
-        text = (spec if isinstance(spec, str) else json.dumps(spec)).encode()
-        pointer = self._library.create("spec_prepare", self._service.pointer, text, len(text))
+        if not isinstance(spec, (str, Mapping)):
+            raise wrong_type(f"a spec is of {type(spec).__name__}; allowed: a dict, or JSON text",
+                             "spec")
+        try:
+            text = (spec if isinstance(spec, str) else json.dumps(dict(spec))).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise wrong_type(f"the spec is no JSON: {error}", "spec") from None
+        pointer = self._library.create("spec_prepare", self._pointer, text, len(text))
         prepared = Spec(pointer.value, self._library.spec_free)
+        prepared.fields = json.loads(text)
         prepared.key = self._library.spec_key(prepared.pointer).decode()
         return prepared
 
     def key(self, spec: Spec) -> str:
         """What the cache files the kernel under: 64 hex digits."""
+        _of_spec(spec)
         return spec.key
 
     def compile(self, spec: Spec, timeout_ms: int = -1, want_ptx: bool = False) -> Dict[str, Any]:
         """The image: its cubin, and what the compiler says of it. Needs no GPU."""
-        pointer = self._library.create("compile", self._service.pointer, _of_spec(spec), timeout_ms,
-                                       int(want_ptx))
+        pointer = self._library.create("compile", self._pointer, _of_spec(spec),
+                                       integer("timeout_ms", timeout_ms, c_int64), int(bool(want_ptx)))
         image = _Handle(pointer.value, self._library.image_free)
         info = new(_abi.ImageInfo)
         self._library.check(self._library.image_get_info(image.pointer, byref(info)))
@@ -238,19 +417,19 @@ class Service:
 
     def get(self, spec: Spec, timeout_ms: int = -1, stream: Optional[int] = None) -> Kernel:
         """The loaded kernel, compiled if need be; `stream` tells whether a capture is going on."""
-        pointer = self._library.create("get", self._service.pointer, _of_spec(spec), timeout_ms,
-                                       stream)
-        return Kernel(pointer.value, self)
+        pointer = self._library.create("get", self._pointer, _of_spec(spec),
+                                       integer("timeout_ms", timeout_ms, c_int64), _stream(stream))
+        return Kernel(pointer.value, self, spec.fields)
 
     def find(self, spec: Spec) -> Optional[Kernel]:
         """The kernel if it is loaded, else None. Never blocks."""
-        pointer = self._library.find(self._service.pointer, _of_spec(spec))
-        return Kernel(pointer, self) if pointer else None
+        pointer = self._library.find(self._pointer, _of_spec(spec))
+        return Kernel(pointer, self, spec.fields) if pointer else None
 
     def try_get(self, spec: Spec) -> Optional[Kernel]:
         """The kernel, or None and a compile in the background. Never blocks."""
-        pointer = self._library.create("try_get", self._service.pointer, _of_spec(spec))
-        return Kernel(pointer.value, self) if pointer.value else None
+        pointer = self._library.create("try_get", self._pointer, _of_spec(spec))
+        return Kernel(pointer.value, self, spec.fields) if pointer.value else None
 
     def get_or_fallback(self, spec: Spec,
                         stream: Optional[int] = None) -> Tuple[Optional[Kernel], bool]:
@@ -258,13 +437,13 @@ class Service:
         at hand. The second value is True for such a kernel."""
         pointer, fallback = c_void_p(), c_int32()
         self._library.check(self._library.get_or_fallback(
-            self._service.pointer, _of_spec(spec), stream, byref(pointer), byref(fallback)))
-        kernel = Kernel(pointer.value, self) if pointer.value else None
+            self._pointer, _of_spec(spec), _stream(stream), byref(pointer), byref(fallback)))
+        kernel = Kernel(pointer.value, self, spec.fields) if pointer.value else None
         return kernel, bool(fallback.value)
 
     def prepare_kernel(self, kernel: Kernel, stream: Optional[int] = None) -> None:
         """Loads the kernel into the stream's context, so that launches there can be captured."""
-        self._library.check(self._library.kernel_prepare(_of_kernel(kernel), stream))
+        self._library.check(self._library.kernel_prepare(_of_kernel(kernel), _stream(stream)))
 
     def launch_state(self) -> LaunchState:
         """The state of the launches of one kernel on one stream."""
@@ -289,56 +468,64 @@ class Service:
                 kv_indices, full_kv_num_blocks and full_kv_indices, as a BlockMask of FlexAttention
                 with blocks of 128 has them, and its bits, kv_bits and block_bits (docs/masks.md).
         """
-        args = new(LaunchArgs, stream=stream)
+        args = new(LaunchArgs, stream=_stream(stream))
         if mask_map not in _abi.MASK_MAPS:
             raise InvalidError(f"is {mask_map!r}; allowed: {', '.join(_abi.MASK_MAPS)}",
                                field="mask_map")
         args.mask_map = _abi.MASK_MAPS.index(mask_map)
         args.keep_alive = [(q, k, v, o, fields, params)]
+        args.tensors = {}
         for name, given in (("q", q), ("k", k), ("v", v), ("o", o)):
-            tensor = view(given, stream)
+            tensor = view(given, stream, name)
             args.keep_alive.append(tensor)
+            args.tensors[name] = tensor
             if len(tensor.shape) != 4:
                 raise InvalidError(f"has {len(tensor.shape)} dimensions; allowed: [batch, rows, "
                                    "heads, depth]", field=name)
-            batch, row, head, one = tensor.stride()
-            if one != 1 and tensor.shape[3] != 1:
-                raise ValueError(name + ": the last dimension must be contiguous")
             setattr(args, name, tensor.data_ptr())
-            setattr(args, name + "_strides", Strides(batch, row, head))
+            setattr(args, name + "_strides", _strides(name, tensor))
             if name == "q":
                 args.batch, args.q_len = tensor.shape[:2]
             elif name == "k":
                 args.kv_len = tensor.shape[1]
         for name, value in fields.items():
             if name not in _LAUNCH_FIELDS:
-                raise TypeError(f"a launch has no argument {name!r}; there are q, k, v, o, params, "
-                                f"scalars, mask_map, {', '.join(_LAUNCH_FIELDS)}")
+                raise wrong_type(f"a launch has no argument {name!r}; there are q, k, v, o, params, "
+                                 f"scalars, mask_map, {', '.join(_LAUNCH_FIELDS)}", name)
             if value is None:
                 continue
             if _LAUNCH_FIELDS[name] is c_uint64 and not isinstance(value, int):
-                value = view(value, stream)
+                value = view(value, stream, name)
                 args.keep_alive.append(value)
+                args.tensors[name] = value
+                if name in ("kv_indices", "mask", "q_rope", "k_rope") and len(value.shape) != 4:
+                    raise InvalidError(f"has {len(value.shape)} dimensions; allowed: 4", field=name)
                 if name == "kv_indices":
                     (args.map_batch, args.map_heads, args.map_q_blocks,
                      args.map_kv_blocks) = value.shape
                 if name == "block_bits":
-                    args.bit_blocks = value.shape[0]
+                    args.bit_blocks = value.shape[0] if value.shape else 0
                 if name == "mask":
                     args.mask_batch, args.mask_heads, args.mask_rows = value.shape[:3]
-                    batch, head, row, one = value.stride()
-                    if one != 1 and value.shape[3] != 1:
-                        raise ValueError("mask: the last dimension must be contiguous")
-                    args.mask_strides = Strides(batch, row, head)
-                if name in ("q_rope", "k_rope"):
-                    batch, row, head, one = value.stride()
-                    if one != 1 and value.shape[3] != 1:
-                        raise ValueError(name + ": the last dimension must be contiguous")
-                    setattr(args, name + "_strides", Strides(batch, row, head))
+                    strides = _strides(name, value)
+                    args.mask_strides = Strides(strides.batch, strides.head, strides.row)
+                elif name in ("q_rope", "k_rope"):
+                    setattr(args, name + "_strides", _strides(name, value))
+                elif not (_has_rows(value) if name == "page_table" else is_packed(value)):
+                    raise refused(f"{name} {tuple(value.shape)} with strides "
+                                  f"{tuple(value.stride())} must be contiguous", name,
+                                  f"{name}.contiguous()")
                 value = value.data_ptr()
             put(args, name, value)
-        args.scalars, args.num_scalars = (c_double * len(scalars))(*scalars), len(scalars)
+        try:
+            args.scalars, args.num_scalars = (c_double * len(scalars))(*scalars), len(scalars)
+        except (TypeError, OverflowError) as error:
+            raise wrong_type(f"scalars: {error}; allowed: a sequence of numbers",
+                             "scalars") from None
         if params:
+            if not isinstance(params, Mapping):
+                raise wrong_type(f"params: is of {type(params).__name__}; allowed: a dict of names",
+                                 "params")
             args.params, args.num_params = param_array(params, stream, args.keep_alive), len(params)
         return args
 
@@ -347,7 +534,7 @@ class Service:
         the first of them must be zero before the first launch (kernels leave the first 256 zero;
         those of debug_waits want a buffer of their own)."""
         needed, zero_bytes = c_int64(), c_int32()
-        self._library.check(self._library.workspace(_of_kernel(kernel), byref(args), byref(needed),
+        self._library.check(self._library.workspace(_of_kernel(kernel), byref(_of_args(args)), byref(needed),
                                                     byref(zero_bytes)))
         return needed.value, zero_bytes.value
 
@@ -355,19 +542,20 @@ class Service:
         """The shape of kv_indices in the map of the mask that such a launch makes; kv_num_blocks
         lacks the last extent."""
         extents = (c_int32 * 4)()
-        self._library.check(self._library.mask_map_shape(_of_kernel(kernel), byref(args), extents))
+        self._library.check(self._library.mask_map_shape(_of_kernel(kernel), byref(_of_args(args)), extents))
         return tuple(extents)
 
     def mask_map_bits(self, kernel: Kernel, args: LaunchArgs) -> int:
         """How many blocks that map has bits of at most: block_bits is [as many, 128, 4] of 32-bit
         integers, and kv_bits has the shape of kv_indices. 0: the map has no bits."""
         blocks = c_int32()
-        self._library.check(self._library.mask_map_bits(_of_kernel(kernel), byref(args), byref(blocks)))
+        self._library.check(self._library.mask_map_bits(_of_kernel(kernel), byref(_of_args(args)), byref(blocks)))
         return blocks.value
 
     def launch(self, kernel: Kernel, state: LaunchState, **tensors: Any) -> None:
         """Enqueues the kernel; the arguments are those of launch_args."""
         args = self.launch_args(**tensors)
+        _check_tensors(kernel, args)
         self._library.check(self._library.launch(_of_kernel(kernel), byref(args), _of_state(state)))
 
     def prepare_launch(self, kernel: Kernel, state: LaunchState,
@@ -375,6 +563,7 @@ class Service:
         """A function without arguments that launches: for loops that launch the same again, and end
         before the Service does."""
         function, check = self._library.launch, self._library.check
+        _check_tensors(kernel, _of_args(args))
 
         def launch(kernel: Any = c_void_p(_of_kernel(kernel)), pointer: Any = byref(args),
                    state_pointer: Any = c_void_p(_of_state(state)),

@@ -11,9 +11,9 @@ from attnjit._tensors import Device, packed_strides
 class Tensor:
     """As much of a tensor as attnjit uses."""
 
-    def __init__(self, pointer, shape, dtype="bfloat16", strides=None):
+    def __init__(self, pointer, shape, dtype="bfloat16", strides=None, device=Device(2, 0)):
         self.pointer, self.shape, self.dtype = pointer, tuple(shape), dtype
-        self.strides, self.device = strides or packed_strides(self.shape), Device(2, 0)
+        self.strides, self.device = strides or packed_strides(self.shape), device
 
     def data_ptr(self):
         return self.pointer
@@ -25,17 +25,17 @@ class Tensor:
         order = list(range(len(self.shape)))
         order[a], order[b] = b, a
         return Tensor(self.pointer, [self.shape[i] for i in order], self.dtype,
-                      tuple(self.strides[i] for i in order))
+                      tuple(self.strides[i] for i in order), self.device)
 
     def unsqueeze(self, at):
         shape, strides = list(self.shape), list(self.strides)
         shape.insert(at, 1)
         strides.insert(at, 0)
-        return Tensor(self.pointer, shape, self.dtype, tuple(strides))
+        return Tensor(self.pointer, shape, self.dtype, tuple(strides), self.device)
 
     def reshape(self, extent):
         assert extent == -1
-        return Tensor(self.pointer, [math.prod(self.shape)], self.dtype)
+        return Tensor(self.pointer, [math.prod(self.shape)], self.dtype, None, self.device)
 
     def __getitem__(self, index):
         raise AssertionError("a trace replaces what a function indexes")

@@ -224,9 +224,9 @@ ATTNJIT_EXPORT void attnjit_image_free(attnjit_image* image);
 
 /* --- Launch ---------------------------------------------------------------------------------- */
 
-/* Elements from one to the next. Zeros for all three: packed. A stride of 0, as what a framework
- * expanded has, is ATTNJIT_STRIDE_ZERO: beside others a 0 is refused, but of a dimension of one
- * element, whose stride is not looked at. */
+/* Elements from one to the next; that of a dimension of one element is not looked at. Zeros for all
+ * that count: packed. A stride of 0, as what a framework expanded has, is ATTNJIT_STRIDE_ZERO; a 0
+ * beside others is refused. */
 #define ATTNJIT_STRIDE_ZERO INT64_MIN
 typedef struct attnjit_strides {
   int64_t batch, row, head;

@@ -21,9 +21,8 @@ namespace attnjit {
 /// In TensorStrides: a stride of 0, as what a framework expanded has. (ATTNJIT_STRIDE_ZERO)
 inline constexpr std::int64_t kStrideZero = std::numeric_limits<std::int64_t>::min();
 
-/// Strides of one tensor in elements; a row's elements are contiguous. Zeros for all three mean
-/// packed. Beside others a 0 is refused, but of a dimension of one element, whose stride is not
-/// looked at.
+/// Strides of one tensor in elements; a row's elements are contiguous. That of a dimension of one
+/// element is not looked at. Zeros for all that count mean packed; a 0 beside others is refused.
 struct TensorStrides {
   std::int64_t batch = 0;
   std::int64_t row = 0;  ///< from one token to the next (within a page for paged K and V)

@@ -270,6 +270,14 @@ def number(name: str, value: Any) -> float:
     return found
 
 
+def positive(name: str, value: Any) -> float:
+    """The same of a factor: 0 stands for the default of a launch."""
+    found = number(name, value)
+    if not found > 0:
+        raise refused(f"{name} is {found}; it must be positive", name)
+    return found
+
+
 def integer(name: str, value: Any, kind: Any) -> int:
     """The value as an int that a C type can hold."""
     try:

@@ -6,8 +6,7 @@ from ctypes import c_int32, c_int64, c_uint64
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from . import _launch
-from ._abi import integer
-from ._abi import number as factor
+from ._abi import integer, positive
 from ._errors import InvalidError, UnsupportedError, refused, wrong_type
 from ._launch import Tensors
 from ._tensors import view
@@ -241,9 +240,7 @@ def _call(q: Any, k: Any, v: Any, out: Any, layout: str, mask: Any, score_mod: A
         raise wrong_type(f"service is of {type(service).__name__}; allowed: attnjit.Service",
                          "service") from None
     if scale is not None and not (type(scale) is float and 0.0 < scale < 3e38):
-        scale = factor("scale", scale)
-        if not scale > 0:
-            raise refused(f"scale is {scale}; it must be positive", "scale")
+        scale = positive("scale", scale)
     if meanwhile is not None:
         if not _launch.prepare(Tensors(*tensors).rows_first(layout), fields, number,
                                backend.stream(q, stream), q_len, kv_len, fallback):

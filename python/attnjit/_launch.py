@@ -343,11 +343,11 @@ def _scattered(tensors: Tensors) -> Tuple[str, ...]:
 def _gathered(tensors: Tensors, names: Sequence[str], stream: int) -> Tensors:
     """The same with copies of those members."""
     return tensors._replace(**{
-        name: tuple(_packed_on(one, stream) for one in getattr(tensors, name)) if name == "blocks"
-        else _packed_on(getattr(tensors, name), stream) for name in names})
+        name: tuple(packed_on(one, stream) for one in getattr(tensors, name)) if name == "blocks"
+        else packed_on(getattr(tensors, name), stream) for name in names})
 
 
-def _packed_on(tensor: Any, stream: int) -> Any:
+def packed_on(tensor: Any, stream: int) -> Any:
     """A torch tensor without gaps, copied on a launch's stream, which orders what comes before and
     after."""
     torch, device = sys.modules["torch"], tensor.device
@@ -707,6 +707,6 @@ def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int]
     elif found.scattered:
         tensors = _gathered(Tensors(*tensors).rows_first(layout), found.scattered, stream)
     if found.scattered_params:
-        params = [_packed_on(one, stream) for one in params]
+        params = [packed_on(one, stream) for one in params]
     _local.fell_back = found.stands_in
     found.launch(tensors, params, numbers)

@@ -7,11 +7,11 @@ from ctypes import byref, c_int32, c_int64
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from . import _launch
-from ._abi import LaunchArgs
-from ._attention import _DECODE_ROWS, _MAX_DECODE_ROWS, _params, _plain
+from ._abi import LaunchArgs, positive
+from ._attention import _DECODE_ROWS, _MAX_DECODE_ROWS, _bound, _params, _plain
 from ._device import architecture
-from ._errors import InvalidError
-from ._tensors import SPEC_DTYPES, dtype_name, view
+from ._errors import InvalidError, refused, wrong_type
+from ._tensors import SPEC_DTYPES, dtype_name, is_packed, overlaps, view
 from .masks import Mask, ScoreMod, as_mask, as_score_mod, declared_params
 from .service import SERVICES, Service
 
@@ -22,7 +22,8 @@ DSV32_BYTES = 656  #: of a row of the cache in the format dsv32
 def mla_attention(q: Any, cache: Any, page_table: Any, kv_lens: Any, *,
                   latent: Optional[int] = None, q_offsets: Any = None,
                   max_q_len: Optional[int] = None, max_kv_len: Optional[int] = None,
-                  topk_indices: Any = None, mask: Any = "causal", scale: Optional[float] = None, sink: Any = None,
+                  topk_indices: Any = None, mask: Any = None,
+                  scale: Optional[float] = None, sink: Any = None,
                   lse: bool = False, out: Any = None, k_scale: Any = None,
                   num_partitions: Optional[int] = None, partition_keys: int = 0,
                   service: Optional[Service] = None, stream: Optional[int] = None,
@@ -53,8 +54,6 @@ def mla_attention(q: Any, cache: Any, page_table: Any, kv_lens: Any, *,
     pages = cache if len(cache.shape) == 4 else cache.unsqueeze(2)
     depth = q.shape[-1]
     latent = depth - ROPE if latent is None else latent
-    if topk_indices is not None and mask == "causal":
-        mask = None
     shown = mask if isinstance(mask, Mask) else as_mask(mask)
     arrays: Sequence[Any] = ()
     numbers: Sequence[int] = ()
@@ -63,6 +62,7 @@ def mla_attention(q: Any, cache: Any, page_table: Any, kv_lens: Any, *,
     backend: Any = _plain
     if hasattr(q, "new_empty"):
         import attnjit._torch as backend
+    backend.refuse_gradients(q, cache, sink, shown.tensor, *arrays)
     result = out
     if result is None:
         if backend is _plain:
@@ -75,8 +75,9 @@ def mla_attention(q: Any, cache: Any, page_table: Any, kv_lens: Any, *,
     if lse:
         *batch, count, heads = rows.shape[:-1]
         sums = backend.empty_f32(q, (*batch, heads, count))
-    q_bound = max_q_len if max_q_len is not None else rows.shape[-3]
-    kv_bound = (max_kv_len if max_kv_len is not None else 0 if page_table is None
+    q_bound = rows.shape[-3] if max_q_len is None else _bound("max_q_len", max_q_len)
+    kv_bound = (_bound("max_kv_len", max_kv_len) if max_kv_len is not None
+                else 0 if page_table is None
                 else page_table.shape[1] * pages.shape[1])
     more = fields_of(None if q_offsets is not None else q_bound, num_partitions, partition_keys,
                      0 if topk_indices is None else topk_indices.shape[-1])
@@ -89,7 +90,7 @@ def mla_attention(q: Any, cache: Any, page_table: Any, kv_lens: Any, *,
     if launcher is None:
         return meanwhile()  # type: ignore[misc]
     launcher.launch(call, arrays, numbers, q_bound, kv_bound,
-                    0.0 if scale is None else float(scale))
+                    0.0 if scale is None else positive("scale", scale))
     return result if sums is None else (result, sums)
 
 
@@ -130,9 +131,9 @@ def spec_of(call: _Call, fields: str, arch: str) -> Dict[str, Any]:
     kind, of_cache = dtype_name(q.dtype), dtype_name(cache.dtype)
     dsv32 = of_cache == "uint8" and cache.shape[-1] == DSV32_BYTES
     if kind not in ("bfloat16", "float16") or not (dsv32 or of_cache in (kind, "float8_e4m3fn")):
-        raise TypeError(f"q and cache are of {kind} and {of_cache} with rows of {cache.shape[-1]}; "
-                        "allowed: q of bfloat16 or float16, and a cache of the same, of "
-                        f"float8_e4m3fn, or of uint8 with rows of {DSV32_BYTES} bytes")
+        raise wrong_type(f"q and cache are of {kind} and {of_cache} with rows of {cache.shape[-1]}; "
+                         "allowed: q of bfloat16 or float16, and a cache of the same, of "
+                         f"float8_e4m3fn, or of uint8 with rows of {DSV32_BYTES} bytes", "cache")
     spec: Dict[str, Any] = {
         "arch": arch, "num_q_heads": q.shape[-2], "group": q.shape[-2], "qk_depth": q.shape[-1],
         "ov_depth": call.latent, "qkv_dtype": SPEC_DTYPES[kind],
@@ -157,16 +158,19 @@ def check(call: _Call, max_q_len: int) -> None:
     ragged = call.offsets is not None
     if len(q.shape) != (3 if ragged else 4) or len(cache.shape) != 4 or cache.shape[2] != 1:
         allowed = "[total_q, heads, depth]" if ragged else "[batch, q_len, heads, depth]"
-        raise ValueError(f"q {tuple(q.shape)} and cache {tuple(cache.shape)} do not fit: "
-                         f"{allowed} and [pages, page_size, 1, depth]")
+        raise refused(f"q {tuple(q.shape)} and cache {tuple(cache.shape)} do not fit: "
+                      f"{allowed} and [pages, page_size, 1, depth]", "q")
     if dtype_name(cache.dtype) != "uint8" and cache.shape[-1] != q.shape[-1]:
-        raise ValueError(f"the rows of cache have {cache.shape[-1]} elements, those of q "
-                         f"{q.shape[-1]}")
+        raise refused(f"the rows of cache have {cache.shape[-1]} elements, those of q "
+                      f"{q.shape[-1]}", "cache")
     if tuple(out.shape) != (*q.shape[:-1], call.latent):
-        raise ValueError(f"out {tuple(out.shape)} must have the shape "
-                         f"{(*q.shape[:-1], call.latent)}")
+        raise refused(f"out {tuple(out.shape)} must have the shape "
+                      f"{(*q.shape[:-1], call.latent)}", "out")
+    if overlaps(out):
+        raise refused(f"out with strides {tuple(out.stride())} lies over itself, as what was "
+                      "expanded: it cannot be written", "out", "give memory of its own")
     if not ragged and max_q_len > q.shape[1]:
-        raise ValueError(f"max_q_len is {max_q_len}, and there are {q.shape[1]} rows")
+        raise refused(f"max_q_len is {max_q_len}, and there are {q.shape[1]} rows", "max_q_len")
     batch = call.offsets.shape[0] - 1 if ragged else q.shape[0]
     listed = call.topk is not None
     for name, tensor, shape in (("page_table", call.table, (batch, 1)),
@@ -182,20 +186,22 @@ def check(call: _Call, max_q_len: int) -> None:
         topk = call.topk
         if (dtype_name(topk.dtype) != "int32" or len(topk.shape) != 2 or topk.shape[0] < rows
                 or tuple(topk.stride()) != (topk.shape[1], 1)):
-            raise ValueError(f"topk_indices {tuple(topk.shape)} must be packed int32 [{rows}, n]")
+            raise refused(f"topk_indices {tuple(topk.shape)} must be packed int32 [{rows}, n]",
+                          "topk_indices")
     if (call.scale is not None) and dtype_name(cache.dtype) != "float8_e4m3fn":
-        raise ValueError("k_scale is of a cache of float8_e4m3fn")
+        raise refused("k_scale is of a cache of float8_e4m3fn", "k_scale")
     if call.scale is not None:
         shape = tuple(call.scale.shape)
-        if dtype_name(call.scale.dtype) != "float32" or shape not in ((), (1,), (batch, 1)):
-            raise ValueError(f"k_scale {shape} must be float32 (1,) or ({batch}, 1)")
+        if (dtype_name(call.scale.dtype) != "float32" or shape not in ((), (1,), (batch, 1))
+                or not is_packed(call.scale)):
+            raise refused(f"k_scale {shape} must be packed float32 (1,) or ({batch}, 1)", "k_scale")
     for name in ("cache", "out", "lse", "sink", "table", "lens", "offsets", "topk", "scale"):
         tensor = getattr(call, name)
         if tensor is not None and tensor.device != q.device:
-            raise TypeError(f"{name} lies on {tensor.device}, q on {q.device}")
+            raise wrong_type(f"{name} lies on {tensor.device}, q on {q.device}", name)
     for name, tensor in (("q", q), ("cache", cache), ("out", out)):
         if tensor.stride()[-1] != 1:
-            raise ValueError(f"the last dimension of {name} must be contiguous")
+            raise refused(f"the last dimension of {name} must be contiguous", name)
 
 
 class _Launcher(_launch.Launcher):
@@ -216,6 +222,9 @@ class _Launcher(_launch.Launcher):
                              ("topk_indices", call.topk), ("k_scale", call.scale)):
             setattr(args, name, 0 if tensor is None else tensor.data_ptr())
         if self._declared:
+            self.check_params(params, numbers, call.q.device)
+            if self.scattered_params:
+                params = [_launch.packed_on(one, args.stream or 0) for one in params]
             self._set_params(params, numbers)
         workspace = self._workspace(call.q) if self._needed else None
         kernel, arguments, state = self._arguments

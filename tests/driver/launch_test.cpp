@@ -204,9 +204,10 @@ TEST_F(LaunchTest, StridesAreMultiplesOf16BytesBelow2To40) {
        {Case{128, true}, Case{8, true}, Case{4, false}, Case{129, false}, Case{-128, false},
         Case{std::int64_t{1} << 39, false}, Case{(std::int64_t{1} << 39) - 8, true},
         Case{std::numeric_limits<std::int64_t>::max(), false},
-        Case{std::numeric_limits<std::int64_t>::min(), false}}) {
+        Case{std::numeric_limits<std::int64_t>::min() + 1, false}, Case{0, false},
+        Case{kStrideZero, true}}) {
     LaunchArgs arguments = args();
-    arguments.shapes.k.head = c.stride;
+    arguments.shapes.k = {.batch = 1 << 20, .row = 1 << 10, .head = c.stride};
     if (c.good) {
       // 8 heads of 2^40 bytes each are within 2^48.
       const Status launched = kernel_->launch(arguments, state_);

@@ -95,7 +95,10 @@ LaunchShapes random_shapes(const AttentionSpec& spec, Random& random) {
   shapes.num_pages = 4000;
   shapes.max_pages = spec.page_size > 0 ? shapes.kv_len / spec.page_size + 1 : 0;
   shapes.num_pairs = random.up_to(4);
-  if (random.coin()) shapes.k.head = 8 * (17 + random.up_to(3));
+  if (random.coin()) {
+    shapes.k = {.batch = 1 << 20, .row = 1 << 10, .head = 8 * (17 + random.up_to(3))};
+    if (random.coin()) shapes.k.head = kStrideZero;
+  }
   if (random.coin()) shapes.mask_batch = shapes.mask_heads = 1;
   if (spec.mask.kind == MaskSpec::Kind::kMaterialized && random.coin()) {
     shapes.mask_map.use = random.coin() ? MaskMapUse::kRead : MaskMapUse::kWrite;

@@ -30,6 +30,7 @@ def call(service, rows=1, ragged=False, kind="bfloat16", depth=576, topk=0, of_q
         q=Tensor(Q, shape, of_q), cache=Tensor(CACHE, (PAGES, PAGE, width), kind),
         page_table=None if topk else vector(TABLE, BATCH, 4),
         kv_lens=None if topk else vector(LENS, BATCH), service=service,
+        mask=None if topk else "causal",
         out=Tensor(OUT, (*shape[:-1], depth - 64), of_q), num_partitions=1)
     if ragged:
         arguments.update(q_offsets=vector(OFFSETS, BATCH + 1), max_q_len=4)

@@ -65,7 +65,9 @@ void check_lengths(const AttentionSpec& spec, const LaunchShapes& shapes, Proble
 /// @pre the packed tensor's size is below kMaxTensorBytes.
 void settle_strides(TensorView& tensor) {
   TensorStrides& strides = tensor.strides;
-  const bool is_packed = strides == TensorStrides{};
+  const bool is_packed = (strides.head == 0 || tensor.heads == 1) &&
+                         (strides.row == 0 || tensor.rows == 1) &&
+                         (strides.batch == 0 || tensor.batch == 1);
   const auto settle = [&](std::int64_t& stride, std::int64_t count, std::int64_t packed_stride) {
     if (is_packed || count == 1) {
       stride = packed_stride;

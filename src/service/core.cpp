@@ -166,7 +166,7 @@ std::string ServiceCore::build_id_or_empty(const Entry& entry) const {
 
 bool ServiceCore::is_stored(const Entry& entry) const {
   return cache != nullptr &&
-         cache->holds(entry.key, build_id_or_empty(entry), options.build_policy);
+         cache->holds(entry.key, build_id_or_empty(entry), *options.build_policy);
 }
 
 std::optional<ServiceCore::Fetched> ServiceCore::find_in_cache(const Entry& entry, PtxNeed ptx) {

@@ -126,21 +126,23 @@ TEST_F(Compile, ADamagedEntryIsCompiledAgain) {
 }
 
 TEST_F(Compile, UnsupportedIsThree) {
-  // A template folder that has nothing for the architecture.
-  fs::create_directories(folder_ / "templates");
-  write_text(folder_ / "templates/attention.cu.tmpl", "");
-  options_.environment["ATTNJIT_TEMPLATES"] = folder_ / "templates";
-  const Json json = run_json(hopper("compile"), 3);
+  const auto deep = [](const std::string& command) {
+    return std::vector<std::string>{command,      "--arch", "sm_90a",      "--num-q-heads", "8",
+                                    "--qk-depth", "512",    "--qkv-dtype", "e4m3"};
+  };
+  const Json json = run_json(deep("compile"), 3);
   EXPECT_EQ(json.at("error").at("code"), "unsupported");
   EXPECT_FALSE(last_.err.empty());
-  EXPECT_EQ(run(hopper("generate")).exit_code, 3);
-  EXPECT_EQ(run(hopper("verify")).exit_code, 3);
+  EXPECT_EQ(run(deep("generate")).exit_code, 3);
+  EXPECT_EQ(run(deep("verify")).exit_code, 3);
 }
 
 TEST_F(Compile, TemplatesThatAreNotThereAreFour) {
   fs::create_directories(folder_ / "empty");
+  fs::create_directories(folder_ / "part");  // nothing for the architecture
+  write_text(folder_ / "part/attention.cu.tmpl", "");
   for (const std::string& folder :
-       {folder_ / "missing", folder_ / "empty", std::string("/dev/null")}) {
+       {folder_ / "missing", folder_ / "empty", folder_ / "part", std::string("/dev/null")}) {
     options_.environment["ATTNJIT_TEMPLATES"] = folder;
     for (const char* command : {"compile", "generate", "verify"}) {
       const Json json = run_json(hopper(command), 4);

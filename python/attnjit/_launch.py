@@ -313,7 +313,7 @@ def _mask_layout(mask: Any) -> Tuple[List[int], List[int]]:
     return [extent if stride else 1 for extent, stride in zip(shape, strides)], strides
 
 
-def _has_rows(tensor: Any) -> bool:
+def has_rows(tensor: Any) -> bool:
     """Whether a vector, or each row of a table, lies in one piece, and the rows one after another."""
     shape, stride = tensor.shape, tensor.stride()
     return (not shape or ((stride[-1] == 1 or shape[-1] <= 1)
@@ -332,7 +332,7 @@ def _scattered(tensors: Tensors) -> Tuple[str, ...]:
         return tensor is not None and hasattr(tensor, "contiguous") and not fits(tensor)
 
     mask, blocks = tensors.mask, tensors.blocks
-    return (*(name for name in _ROWS if copies(getattr(tensors, name), _has_rows)),
+    return (*(name for name in _ROWS if copies(getattr(tensors, name), has_rows)),
             *(name for name in _PACKED if copies(getattr(tensors, name), is_packed)),
             *(["mask"] if copies(mask, lambda one: not one.shape or one.stride()[-1] == 1
                                  or one.shape[-1] == 1) else ()),
@@ -555,7 +555,7 @@ def _check_vector(name: str, tensor: Any, dtype: str, least: Tuple[int, ...]) ->
     shape, stride = tuple(tensor.shape), tensor.stride()
     if len(shape) != len(least) or any(have < need for have, need in zip(shape, least)):
         raise refused(f"{name} {shape} must have at least the shape {least}", name)
-    if not _has_rows(tensor):
+    if not has_rows(tensor):
         raise refused(f"{name} must be contiguous in its rows; its strides are {tuple(stride)}",
                       name)
 

@@ -117,6 +117,22 @@ class _Call:
         for name, value in zip(self.__slots__, values):
             setattr(self, name, value)
 
+    def scattered(self) -> Tuple[str, ...]:
+        """The tensors that a launch reads packed, or nearly, and that are not: of torch, copies serve."""
+        def copies(name: str, fits: Callable[[Any], bool]) -> bool:
+            tensor = getattr(self, name)
+            return tensor is not None and hasattr(tensor, "contiguous") and not fits(tensor)
+
+        return (*(name for name in ("table", "lens", "offsets", "sink") if copies(name, _launch.has_rows)),
+                *(name for name in ("topk", "scale") if copies(name, is_packed)))
+
+    def gathered(self, names: Sequence[str], stream: int) -> "_Call":
+        """The same with copies of those tensors, made on the stream."""
+        if not names:
+            return self
+        return _Call(*(_launch.packed_on(getattr(self, name), stream) if name in names else getattr(self, name)
+                       for name in self.__slots__))
+
     def geometry(self) -> Tuple:
         """All that the checks and the arguments but for pointers hang on."""
         shapes = tuple(None if one is None else (one.shape, one.stride(), one.dtype, one.device)
@@ -210,12 +226,16 @@ class _Launcher(_launch.Launcher):
     def launch(self, call: Any, params: Sequence[Any], numbers: Sequence[int],  # type: ignore
                q_len: int, kv_len: int, scale: float) -> None:
         geometry = (call.geometry(), q_len, kv_len, scale)
+        args: LaunchArgs = self.args
         if geometry != self.geometry:
             self.geometry = None
+            self.scattered = call.scattered()
+            call = call.gathered(self.scattered, args.stream or 0)
             check(call, q_len)
             self._reshape(call, q_len, kv_len, scale)
             self.geometry = geometry
-        args: LaunchArgs = self.args
+        else:
+            call = call.gathered(self.scattered, args.stream or 0)
         for name, tensor in (("q", call.q), ("k", call.cache), ("v", call.cache), ("o", call.out),
                              ("lse", call.lse), ("sink", call.sink), ("page_table", call.table),
                              ("kv_lens", call.lens), ("q_offsets", call.offsets),
@@ -264,7 +284,7 @@ def _find(call: _Call, fields: str, number: int, stream: int, q_len: int,
     found = _launch._local.launchers.get(key)
     if found is not None:
         return found  # type: ignore[return-value]
-    check(call, q_len)
+    check(call.gathered(call.scattered(), stream), q_len)
     service = _launch.default_service() if number == 0 else SERVICES.get(number)
     if service is None:
         raise InvalidError("the Service of this call is closed", field="service")

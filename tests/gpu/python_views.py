@@ -24,7 +24,7 @@ else:
 BOUNDS = {"bfloat16": 0.02, "float16": 0.004, "float8_e4m3fn": 0.16}
 HEADS = ((8, 8), (8, 2), (10, 2), (6, 1))  # of q; of k and v
 DEPTHS = ((64, 64), (128, 128), (128, 64))  # of q and k; of v and out
-DOCUMENTS = {"kind": "custom", "name": "documents", "code": "p.document[kv_idx] <= p.document[q_idx]",
+DOCUMENTS = {"kind": "custom", "name": "documents", "code": "p.document[kv_idx] <= p.document[max(q_idx, 0)]",
              "params": [{"name": "document", "type": "i32[]"}]}
 MASKS = ("none", "causal", "tensor", "bias", "documents", "window")
 KINDS = ("dense", "dense", "ragged", "padded", "pages", "pages", "ragged pages", "mla")
@@ -171,16 +171,13 @@ class Case:
         self.lens = views.integers("kv_lens", self.kv_lens)
 
     def scaled(self):
-        """Scales of the tensors as one number, or of each head of a sequence."""
-        rng = self.rng
+        """Scales of the tensors as one number each, or one for each head of a sequence."""
+        of_heads = self.rng.random() < 0.5
         for at, (name, heads) in enumerate((("q_scale", self.heads), ("k_scale", self.kv_heads),
                                             ("v_scale", self.kv_heads))):
-            of_heads = rng.random() < 0.5
-            shape = (self.batch, heads) if of_heads else (1,)
-            values = torch.rand(shape, device=self.device) + 0.5
-            view = self.views.of(name, values, expand=range(len(shape)) if of_heads else ())
-            self.named[name] = view
-            self.scales[at] = view.double() if of_heads else view.double().expand(self.batch, heads)
+            values = torch.rand((self.batch, heads) if of_heads else (1,), device=self.device) + 0.5
+            view = self.named[name] = self.views.of(name, values, expand=range(values.dim()))
+            self.scales[at] = view.double().expand(self.batch, heads)
 
     def masked(self):
         rng, views = self.rng, self.views
@@ -190,7 +187,7 @@ class Case:
             self.named["mask"] = "causal"
         elif self.mask == "window":
             self.window = 48
-            self.named["mask"] = {"kind": "window", "left": self.window, "right": 0}
+            self.named["mask"] = {"kind": "sliding_window", "window": self.window}
         elif self.mask in ("tensor", "bias"):
             shape = (rng.choice((1, self.batch)), rng.choice((1, self.heads)), rng.choice((1, rows)), keys)
             if self.mask == "tensor":
@@ -201,7 +198,9 @@ class Case:
         elif self.mask == "documents":
             values = views.integers("document", sorted(rng.choices(range(4), k=max(rows, keys))), expand=(0,))
             self.named["mask"] = attnjit.Mask(DOCUMENTS, {"document": values})
-            self.shown = values[:keys][None, :] <= values[:rows][:, None]
+            # A row's position counts from the last key; before the first there is nothing to ask for.
+            at = torch.arange(rows, device=self.device) + keys - rows
+            self.shown = values[:keys][None, :] <= values[at.clamp(min=0)][:, None]
 
     def call(self):
         if self.kind == "mla":
@@ -247,7 +246,7 @@ class Case:
         if self.mask in ("causal", "window"):
             scores = scores.masked_fill(key > at, -math.inf)
         if self.mask == "window":
-            scores = scores.masked_fill(key < at - self.window, -math.inf)
+            scores = scores.masked_fill(key <= at - self.window, -math.inf)
         if self.added is not None:
             scores = scores + self.added[b if self.added.shape[0] > 1 else 0].double()
         if self.shown is not None:
@@ -311,7 +310,7 @@ def main():
         case = Case(seed, "cuda")
         try:
             said = case.wrong()
-        except attnjit.Error as error:
+        except attnjit.AttnjitError as error:
             said = f"refused: {error}"
         seen[case.kind] += 1
         if said is None:

@@ -99,6 +99,31 @@ def eager(gpu):
         attnjit.attention(q, k, k, layout="bhsd", service=service)
 
 
+def copied():
+    """What a launch reads packed is copied where it is a view, at each call, on one geometry too."""
+    made, copy = [], _launch.packed_on
+
+    def recorded(tensor, stream):
+        made.append(copy(tensor, stream))
+        return made[-1]
+
+    _launch.packed_on = recorded
+    q, cache, row = tensors(3, 16, 576), tensors(50, 64, 576), tensors(3, 8, 64)
+    for turn in range(3):
+        numbers = torch.arange(60, dtype=torch.int32).reshape(20, 3) + turn
+        lens, sink = numbers[:3, 1], torch.full((1,), float(turn)).expand(16)
+        del made[:]
+        attnjit.mla_attention(q, cache, numbers.t(), lens, sink=sink, service=service)
+        for given in (numbers.t(), lens, sink):
+            assert any(torch.equal(one, given) and one.is_contiguous() for one in made), (turn, given)
+        del made[:]
+        pages = tensors(50, 16, 4, 64)
+        attnjit.paged_attention(row, pages, pages, numbers.t(), lens, service=service)
+        for given in (numbers.t(), lens):
+            assert any(torch.equal(one, given) and one.is_contiguous() for one in made), (turn, given)
+    _launch.packed_on = copy
+
+
 def eight_bits(gpu):
     """Results of e4m3 are bf16, in any layout; scales reach the operator. The fake GPU passes for
     one that has such kernels."""
@@ -234,6 +259,7 @@ if not have_nvrtc():
 with tempfile.TemporaryDirectory() as folder:
     service = attnjit.Service(cache_layers=folder, driver_path=gpu.path)
     eager(gpu)
+    copied()
     eight_bits(gpu)
     compiled(gpu)
     falling_back(gpu)

@@ -5,7 +5,10 @@ registration, its answers, its metadata, and the attention of each layout of vLL
 With ATTNJIT_TEST_DEVICE=cuda the kernels run, also in a graph that is replayed with other lengths.
 """
 import itertools
+import json
+import os
 import sys
+import tempfile
 import types
 
 import torch
@@ -575,6 +578,24 @@ def monitor():
     jit_monitor._active, jit_monitor._mode = False, "warn"
 
 
+def recorded():
+    """ATTNJIT_RECORD_KEYS: a file has each kernel that was asked for, by its key and its spec."""
+    spec = {"arch": "sm_90a", "num_q_heads": 4, "qk_depth": 64, "mask": "causal"}
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[vllm_service.RECORD] = os.path.join(folder, "keys")
+        vllm_service._services.clear()
+        prepared = vllm_service.service().prepare(spec)
+        del os.environ[vllm_service.RECORD]
+        with open(os.path.join(folder, "keys"), encoding="utf-8") as file:
+            lines = list(map(json.loads, file))
+        assert len(lines) == 1, lines
+        found = lines[0]
+        assert (found["event"], found["key"], found["spec"]) == ("prepare", prepared.key, spec)
+        vllm_service._services.clear()
+        vllm_service.service().prepare(spec)
+        assert os.path.getsize(os.path.join(folder, "keys")) == len(json.dumps(found)) + 1
+
+
 prewarmed = []
 reference.install()
 if not reference.ON_GPU:
@@ -586,6 +607,7 @@ layers()
 eight_bits()
 kinds()
 monitor()
+recorded()
 rows_that_are_as_many()
 if not reference.ON_GPU:
     keys_that_are_asked_for()

@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
 from typing import Any, Dict, Iterable, List, Optional, Set
 
 from vllm.logger import init_logger
 
-from .. import Service, __version__
+from .. import Kernel, Service, Spec, __version__
 from ._metrics import Reporter, reporter_of
 
 # NOTE: of vLLM's names, by which its configuration of logs knows who may speak.
 logger = init_logger("vllm.attnjit")
 FORBID = "ATTNJIT_FORBID_COMPILE"  #: of the environment: a kernel that no cache has is an error
+RECORD = "ATTNJIT_RECORD_KEYS"  #: of the environment: a file that gets each kernel asked for
+RECORD = "ATTNJIT_RECORD_KEYS"  #: of the environment: a file that gets each kernel asked for
 
 _services: List[Service] = []  # of this process: at most one
 _reporters: List[Optional[Reporter]] = []
@@ -23,12 +26,63 @@ _refused: List[RuntimeError] = []  # what vLLM's JIT monitor raised, for the nex
 launches: "Counter[str]" = Counter()  #: by the kernel's name; those of a graph count once
 
 
+class _Recorded(Service):
+    """Writes to a file, a line of JSON each, which kernels are asked for and how long that took."""
+
+    def _timed(self, event: str, call: Any, spec: Any, *arguments: Any, **more: Any) -> Any:
+        began = time.perf_counter()
+        found = call(spec, *arguments, **more)
+        prepared = found if event == "prepare" else spec
+        line = {"event": event, "key": prepared.key, "process": os.getpid(),
+                "ms": round(1e3 * (time.perf_counter() - began), 3)}
+        if event == "prepare":
+            line["spec"] = dict(prepared.fields)
+        with open(os.environ[RECORD], "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        return found
+
+    def prepare(self, spec: Any) -> Spec:
+        return self._timed("prepare", super().prepare, spec)
+
+    def get(self, spec: Spec, *arguments: Any, **more: Any) -> Kernel:
+        return self._timed("get", super().get, spec, *arguments, **more)
+
+    def try_get(self, spec: Spec) -> Optional[Kernel]:
+        return self._timed("try_get", super().try_get, spec)
+
+
+class _Recorded(Service):
+    """Writes to a file, a line of JSON each, which kernels are asked for and how long that took."""
+
+    def _timed(self, event: str, call: Any, spec: Any, *arguments: Any, **more: Any) -> Any:
+        began = time.perf_counter()
+        found = call(spec, *arguments, **more)
+        prepared = found if event == "prepare" else spec
+        line = {"event": event, "key": prepared.key, "process": os.getpid(),
+                "ms": round(1e3 * (time.perf_counter() - began), 3)}
+        if event == "prepare":
+            line["spec"] = dict(prepared.fields)
+        with open(os.environ[RECORD], "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        return found
+
+    def prepare(self, spec: Any) -> Spec:
+        return self._timed("prepare", super().prepare, spec)
+
+    def get(self, spec: Spec, *arguments: Any, **more: Any) -> Kernel:
+        return self._timed("get", super().get, spec, *arguments, **more)
+
+    def try_get(self, spec: Spec) -> Optional[Kernel]:
+        return self._timed("try_get", super().try_get, spec)
+
+
 def service() -> Service:
     """The Service of all layers."""
     if not _services or _services[0].forked:
         forbidden = int(os.environ.get(FORBID, "0") not in ("", "0"))
         _asked.clear()
-        _services[:] = [Service(on_compile=_tell_monitor, forbid_compile=forbidden)]
+        kind = _Recorded if os.environ.get(RECORD) else Service
+        _services[:] = [kind(on_compile=_tell_monitor, forbid_compile=forbidden)]
         _reporters[:] = [reporter_of(counters, _labels)]
     return _services[0]
 

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One engine of vLLM, and what is measured with it. run.py gives it orders over a pipe."""
+import math
+import os
+import random
+import statistics
+import time
+from collections import deque, namedtuple
+
+Load = namedtuple("Load", "requests shortest longest outputs")  #: prompts, log-uniform in length
+
+#: Of the speed: few users, many of unequal lengths at once, and long prompts.
+LOADS = {"low": Load(4, 1024, 1024, 128), "high": Load(64, 200, 3072, 128),
+         "long": Load(2, 7000, 7000, 32)}
+_PROMPTS = (17, 130, 300, 777, 1500, 2048)  # of the log-probabilities
+_GENERATED = 64  # tokens that decodes give, and that are then read as parts of prompts
+GRAPH_SIZES = [1, 2, 4, 8, 16, 32, 64]
+
+
+def options(case, backend, cache_bytes):
+    """Arguments of vllm.LLM."""
+    made = dict(model=str(case.folder), skip_tokenizer_init=True, load_format="dummy",
+                dtype="bfloat16", attention_backend=backend, max_model_len=8192, max_num_seqs=64,
+                max_num_batched_tokens=8192, enable_prefix_caching=False, seed=0,
+                kv_cache_dtype=case.cache, kv_cache_memory_bytes=cache_bytes,
+                gpu_memory_utilization=0.05, max_logprobs=1,
+                worker_extension_cls="extension.Extension")
+    if case.mode == "eager":
+        made["enforce_eager"] = True
+    else:  # "plain": the same graphs, but vLLM's own kernels instead of torch.compile's
+        made["compilation_config"] = {"cudagraph_capture_sizes": GRAPH_SIZES,
+                                      **({"backend": "eager"} if case.mode == "plain" else {})}
+    made.update(case.options)
+    return made
+
+
+def lengths_of(load, seed):
+    r = random.Random(seed)
+    return [round(math.exp(r.uniform(math.log(load.shortest), math.log(load.longest))))
+            for _ in range(load.requests)]
+
+
+class Engine:
+    """Orders are its methods' names."""
+
+    def __init__(self, case, backend, cache_bytes):
+        began = time.time()
+        from vllm import LLM
+
+        self._vocab = case.config["vocab_size"]
+        self.llm = LLM(**options(case, backend, cache_bytes))
+        self.started = round(time.time() - began, 1)
+        self._count = 0
+
+    def weights(self):
+        self.llm.collective_rpc("set_weights")
+
+    def about(self):
+        import vllm
+
+        return {**self.llm.collective_rpc("about")[0], "start_s": self.started,
+                "vllm": vllm.__version__}
+
+    def _prompts(self, lengths, seed):
+        r = random.Random(seed)
+        return [[r.randrange(2, self._vocab) for _ in range(n)] for n in lengths]
+
+    def _generate(self, prompts, tokens, **more):
+        from vllm import SamplingParams
+
+        params = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True,
+                                detokenize=False, **more)
+        return self.llm.generate([{"prompt_token_ids": p} for p in prompts], params,
+                                 use_tqdm=False)
+
+    def logprobs(self):
+        """Log-probabilities: of the prompts' own tokens, which do not hang on near ties as chosen
+        tokens do, and of chosen ones, by decodes and then by a prompt that has them in it."""
+        def of_prompt(out):
+            return [one[token].logprob for one, token
+                    in zip(out.prompt_logprobs[1:], out.prompt_token_ids[1:])]
+
+        prompts = self._prompts(_PROMPTS, 7)
+        read = self._generate(prompts, 1, prompt_logprobs=0)
+        made = self._generate(prompts, _GENERATED, logprobs=0)
+        tokens = [list(out.outputs[0].token_ids) for out in made]
+        again = self._generate([p + t for p, t in zip(prompts, tokens)], 1, prompt_logprobs=0)
+        chosen = [[one[token].logprob for one, token in zip(out.outputs[0].logprobs, t)]
+                  for out, t in zip(made, tokens)]
+        return {"prompts": [_rounded(of_prompt(out)) for out in read], "tokens": tokens,
+                "decoded": [_rounded(c) for c in chosen],
+                "read_again": [_rounded(of_prompt(out)[-_GENERATED:]) for out in again]}
+
+    def load(self, name):
+        """The requests of a load at once: tokens per second, times to the first token and per
+        further token."""
+        from vllm import SamplingParams
+
+        load = LOADS[name]
+        params = SamplingParams(temperature=0.0, max_tokens=load.outputs, ignore_eos=True,
+                                detokenize=False)
+        prompts = deque(self._prompts(lengths_of(load, 3), 3))
+        engine, first, last, done = self.llm.llm_engine, {}, {}, 0
+        began = time.perf_counter()
+        while prompts:
+            self._count += 1
+            engine.add_request(f"r{self._count}", {"prompt_token_ids": prompts.popleft()}, params)
+        while engine.has_unfinished_requests():
+            outputs, now = engine.step(), time.perf_counter() - began
+            for out in outputs:
+                first.setdefault(out.request_id, now)
+                last[out.request_id] = now
+                done += len(out.outputs[0].token_ids) if out.finished else 0
+        if done != load.requests * load.outputs:
+            raise RuntimeError(f"{done} tokens came of {load.requests} times {load.outputs}")
+        return {"output_per_s": round(done / max(last.values()), 2),
+                "ttft_ms": round(1e3 * statistics.median(first.values()), 3),
+                "tpot_ms": round(1e3 * statistics.median(
+                    (last[r] - first[r]) / (load.outputs - 1) for r in first), 4)}
+
+    def trace(self, requests, prompt, tokens):
+        """Kernels of decodes, by time: microseconds in all, and calls."""
+        prompts = self._prompts([prompt] * requests, 5)
+        self._generate(prompts, tokens)
+        self.llm.collective_rpc("start_trace")
+        self._generate(prompts, 1)
+        first = self.llm.collective_rpc("stop_trace")[0]
+        self.llm.collective_rpc("start_trace")
+        self._generate(prompts, 1 + tokens)
+        both = self.llm.collective_rpc("stop_trace")[0]
+        return {"prompt": first, "prompt_and_decodes": both, "tokens": tokens}
+
+
+def _rounded(values):
+    return [round(v, 6) for v in values]
+
+
+def serve(pipe, log, environment, case, backend, cache_bytes):
+    """A process: answers orders (name, arguments) with ("done", result) or ("failed", text)."""
+    os.setsid()  # its children end with it
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    os.environ.update(environment)
+    try:
+        engine = Engine(case, backend, cache_bytes)
+        pipe.send(("done", engine.started))
+        while True:
+            name, arguments = pipe.recv()
+            pipe.send(("done", getattr(engine, name)(*arguments)))
+    except Exception as error:  # the driver tells it, and goes on with the others
+        import traceback
+
+        traceback.print_exc()
+        pipe.send(("failed", f"{type(error).__name__}: {error}"[:500]))
+    os._exit(0)

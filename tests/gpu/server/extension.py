@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests ask of vLLM's workers (`--worker-extension-cls extension.Extension`)."""
+import zlib
+
+
+class Extension:
+    """Methods of each worker, for collective_rpc."""
+
+    def set_weights(self):
+        """Random weights of a sensible size, in place, the same in each process: vLLM's dummy ones
+        are so small that all logits tie. Graphs that were captured go on reading them."""
+        import torch
+
+        model = self.get_model()
+        config = model.config
+        tied = getattr(config, "tie_word_embeddings", False)
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                seed = torch.Generator(device=weight.device).manual_seed(zlib.crc32(name.encode()))
+                if name.endswith("sinks"):
+                    weight.copy_(torch.randn(weight.shape, generator=seed, device=weight.device))
+                elif weight.dim() == 1:
+                    norm = "norm" in name and "gemma" not in type(model).__name__.lower()
+                    weight.fill_(1.0 if norm else 0.0)  # Gemma's norms are 1 + w
+                else:
+                    embeds = "embed_tokens" in name and not tied
+                    size = 1.0 if embeds else weight.shape[-1] ** -0.5
+                    parts = weight.view(-1).split(1 << 27) if weight.is_contiguous() else [weight]
+                    for part in parts:
+                        part.copy_(torch.randn(part.shape, generator=seed, device=part.device) * size)
+                    if "qkv_proj" in name:  # scores that differ
+                        rows = config.num_attention_heads * config.head_dim
+                        weight[:rows] *= 3.0
+            for module in model.modules():  # MLA's absorbed matrices follow from kv_b_proj
+                if hasattr(module, "W_UK_T"):
+                    module.process_weights_after_loading(torch.bfloat16)
+        torch.accelerator.synchronize()
+
+    def about(self):
+        """Which implementations serve the layers, the cache, and what attnjit's Service counts."""
+        import torch
+
+        found = {}
+        for module in self.get_model().modules():
+            name = type(getattr(module, "impl", None)).__name__
+            if name.endswith("Impl"):
+                found[name] = found.get(name, 0) + 1
+        cache = self.vllm_config.cache_config
+        said = {"impls": found, "block_size": cache.block_size, "blocks": cache.num_gpu_blocks,
+                "gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+        try:
+            from attnjit.integrations import vllm_service
+        except ImportError:
+            return said
+        if any(name.startswith("Attnjit") for name in found):
+            said["statistics"] = vllm_service.service().statistics()
+            said["launches"] = dict(vllm_service.launches)
+        return said
+
+    def start_trace(self):
+        from torch.profiler import ProfilerActivity, profile
+
+        self._trace = profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU])
+        self._trace.start()
+
+    def stop_trace(self):
+        """Microseconds and calls of each kernel since start_trace()."""
+        self._trace.stop()
+        rows = [(row.key, row.self_device_time_total, row.count)
+                for row in self._trace.key_averages() if row.self_device_time_total]
+        return sorted(rows, key=lambda row: -row[1])

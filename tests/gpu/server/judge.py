@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Judges what run.py and serve.py left, and prints it as a table.
+
+    judge.py OUT.. [--record FILE.json]
+
+Exit code 1: a bar is missed, or a measurement lacks its other half; 2: there is nothing to judge.
+--record writes the speeds as bench/tables.py reads them. Needs no GPU, and attnjit's wheel.
+"""
+import argparse
+import json
+import math
+import pathlib
+import statistics
+import sys
+
+MOST_DEVIATION = 1.15  # rms of log-probabilities over what vLLM's own other backend has
+MOST_DECODED = 1.3  # the same of decodes beside a prompt of their tokens, over the worse of vLLM's
+LEAST_MEAN, LEAST_RATIO, MOST_TTFT = 1.03, 0.99, 1.02
+MOST_START = 1.0  # seconds more than vLLM's own
+#: Of the others (groups of 5 and 7, many sinks) speeds are told and not judged.
+JUDGED = ("llama", "qwen3", "gemma", "deepseek")
+COLUMNS = ["model", "cache", "load", "output tokens/s", "TPOT, ms", "TTFT, ms"]
+
+
+def rms(values):
+    return math.sqrt(sum(v * v for v in values) / len(values))
+
+
+def apart(a, b):
+    """Root mean square of the differences of lists of lists."""
+    if [len(x) for x in a] != [len(y) for y in b]:
+        raise SystemExit("judge: log-probabilities of other prompts")
+    return rms([u - v for x, y in zip(a, b) for u, v in zip(x, y)])
+
+
+class Verdict:
+    """Lines that were judged; what fails is remembered."""
+
+    def __init__(self):
+        self.failed, self.count = [], 0
+
+    def say(self, what, text, good=None):
+        self.count += good is not None
+        mark = {None: "    ", True: "ok  ", False: "FAIL"}[good]
+        print(f"{mark} {what}: {text}")
+        if good is False:
+            self.failed.append(what)
+
+
+def logprobs(verdict, name, found):
+    """found: records by backend, with log-probabilities."""
+    mine, theirs = found["ATTNJIT"]["logprobs"], {
+        backend: record["logprobs"] for backend, record in found.items() if backend != "ATTNJIT"}
+    default = next((b for b in theirs if b.startswith("FLASH")), None)
+    other = next((b for b in theirs if b.startswith("TRITON")), None)
+    if default is None:
+        return verdict.say(name, "vLLM's default is missing", False)
+    deviation = apart(mine["prompts"], theirs[default]["prompts"])
+    if other is None:  # graphs: there is no third
+        verdict.say(name, f"{deviation:.5f} from {default}'s")
+    else:
+        limit = apart(theirs[other]["prompts"], theirs[default]["prompts"])
+        verdict.say(name, f"prompts {deviation:.5f} from {default}'s, {other}'s {limit:.5f}: "
+                    f"{deviation / limit:.3f}", deviation <= MOST_DEVIATION * limit)
+    decoded = apart(mine["decoded"], mine["read_again"])
+    worse = max(apart(one["decoded"], one["read_again"]) for one in theirs.values())
+    verdict.say(name, f"decodes {decoded:.5f} from prompts of their tokens, vLLM's {worse:.5f}: "
+                f"{decoded / worse:.3f}", decoded <= MOST_DECODED * worse)
+
+
+def medians(runs):
+    """By load."""
+    found = {}
+    for load in dict.fromkeys(one["load"] for one in runs):
+        of_load = [one for one in runs if one["load"] == load]
+        found[load] = {name: statistics.median(one[name] for one in of_load)
+                       for name in ("output_per_s", "tpot_ms", "ttft_ms")}
+        found[load]["repeats"] = len(of_load)
+    return found
+
+
+def speeds(verdict, name, found, rows, ratios):
+    mine = medians(found["ATTNJIT"]["runs"])
+    default = next((record for backend, record in found.items() if backend != "ATTNJIT"), None)
+    theirs = medians(default["runs"]) if default else {}
+    judged = found["ATTNJIT"]["model"].startswith(JUDGED)
+    if not theirs:
+        return verdict.say(name, "has nothing beside it", False)
+    for load in mine:
+        if load not in theirs:
+            verdict.say(f"{name}, {load}", "has nothing beside it", False)
+            continue
+        a, b = mine[load], theirs[load]
+        output, tpot = a["output_per_s"] / b["output_per_s"], b["tpot_ms"] / a["tpot_ms"]
+        ttft = a["ttft_ms"] / b["ttft_ms"]
+        text = (f"{a['output_per_s']:.0f} tokens/s ({output:.3f}), TPOT {a['tpot_ms']:.2f} ms "
+                f"({tpot:.3f}), TTFT {a['ttft_ms']:.1f} ms ({1 / ttft:.3f}), {a['repeats']} repeats")
+        few = min(a["repeats"], b["repeats"]) < 3
+        verdict.say(f"{name}, {load}", text, (min(output, tpot) >= LEAST_RATIO and ttft <= MOST_TTFT)
+                    if judged and not few else None)
+        if judged and not few:
+            ratios.setdefault("MLA" if "deepseek" in name else "GQA", []).extend([output, tpot])
+        rows.append([found["ATTNJIT"]["model"], found["ATTNJIT"]["cache"], load,
+                     [round(a["output_per_s"]), round(output, 3)],
+                     [round(a["tpot_ms"], 2), round(tpot, 3)],
+                     [round(a["ttft_ms"], 1), round(1 / ttft, 3)]])
+
+
+def keys(verdict, name, record, folder):
+    """Each kernel that was asked for is one that the manifest has, and none was compiled."""
+    import attnjit
+
+    asked = folder / f"keys-{record['stage']}-{record['model']}-{record['cache']}.jsonl"
+    manifest = folder / f"manifest-{record['model']}-{record['cache']}.json"
+    if not asked.exists() or not manifest.exists():
+        return
+    lines = [json.loads(line) for line in asked.read_text(encoding="utf-8").splitlines()]
+    with attnjit.Service(no_disk_cache=1) as service:
+        def key(spec):
+            return service.prepare({**spec, "arch": record["arch"]}).key
+
+        known = {key(spec) for spec in json.loads(manifest.read_text(encoding="utf-8"))["specs"]}
+        wanted = {key(line["spec"]): line["spec"] for line in lines if line["event"] == "prepare"}
+    lacks = [spec for one, spec in wanted.items() if one not in known]
+    verdict.say(name, f"{len(wanted)} kernels asked for, of which the manifest lacks {len(lacks)}"
+                + "".join(f"\n       {json.dumps(spec)}" for spec in lacks), not lacks and bool(wanted))
+    spent = {}
+    for line in lines:
+        spent[line["process"]] = spent.get(line["process"], 0) + line["ms"]
+    verdict.say(name, f"{max(spent.values()):.0f} ms a process spent on finding them")
+    compiles = record.get("engine", {}).get("statistics", {}).get("compiles")
+    if compiles is not None:
+        verdict.say(name, f"{compiles:.0f} kernels compiled while it ran", compiles == 0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", nargs="+", type=pathlib.Path)
+    parser.add_argument("--record", type=pathlib.Path)
+    given = parser.parse_args()
+    verdict, rows, ratios, about, cases = Verdict(), [], {}, {}, {}
+    for folder in given.out:
+        for path in sorted(folder.glob("*-*.json")):
+            if path.name.startswith("manifest-"):
+                continue
+            record = json.loads(path.read_text(encoding="utf-8"))
+            if "backend" not in record:
+                continue
+            about = record.get("engine") and record or about
+            if "error" in record:
+                verdict.say(path.stem, record["error"], False)
+            cases.setdefault((folder, record["stage"], record["model"], record["cache"],
+                              record["layers"]), {})[record["backend"]] = record
+    for (folder, stage, model, cache, layers), found in cases.items():
+        name = f"{stage} {model} {cache}, {layers} layers"
+        if "ATTNJIT" not in found:
+            verdict.say(name, "attnjit's is missing", False)
+            continue
+        whole = {backend: record for backend, record in found.items() if "logprobs" in record}
+        if "ATTNJIT" in whole and len(whole) > 1:
+            logprobs(verdict, name, whole)
+        elif stage == "check":
+            verdict.say(name, "log-probabilities are missing", False)
+        if found["ATTNJIT"]["runs"]:
+            speeds(verdict, name, found, rows, ratios)
+        if found["ATTNJIT"].get("starts"):
+            mine, theirs = (statistics.median(found[backend].get("starts") or [math.nan])
+                            for backend in sorted(found))
+            verdict.say(name, f"starts in {mine:.1f} s, vLLM's own in {theirs:.1f} s",
+                        mine <= theirs + MOST_START)
+        keys(verdict, name, found["ATTNJIT"], folder)
+    for kind, values in ratios.items():
+        mean = math.exp(statistics.mean(map(math.log, values)))
+        verdict.say(f"{kind}, all judged models and loads",
+                    f"tokens/s and TPOT over vLLM's default: geometric mean {mean:.3f}, "
+                    f"least {min(values):.3f}", mean >= LEAST_MEAN)
+    if verdict.count == 0:
+        print("judge: there is nothing to judge", file=sys.stderr)
+        return 2
+    if given.record and rows:
+        engine = about["engine"]
+        given.record.write_text(json.dumps({
+            "machine": f"One {engine['gpu']}, vLLM {engine.get('vllm', '0.33')}, torch {engine['torch']}",
+            "date": about["date"], "peers": "vLLM's default backend: tokens/s over its own, and its "
+            "times over attnjit's, in brackets", "command": "tests/gpu/server/run.py",
+            "columns": COLUMNS, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    print(f"{verdict.count - len(verdict.failed)} of {verdict.count} bars are held")
+    return 1 if verdict.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""vLLM with its own attention backends and with attnjit's, on models of random weights on one GPU.
+
+    run.py OUT CASE.. [--stage check] [--stage speed] [--mode graphs] [--seconds 540]
+    judge.py OUT
+
+CASE is MODEL[:CACHE][:LAYERS], of shapes.py: llama8b, qwen3-8b:fp8, gemma3-12b:auto:24. It needs vLLM
+and attnjit's wheel installed, and no network.
+
+check: log-probabilities of prompts and of decodes, with vLLM's default, another of its backends, and
+attnjit. speed: vLLM's default and attnjit in turns: tokens per second, times to the first token and
+per token at low and high load and of long prompts. trace: the kernels' times in decodes.
+
+As many engines as have room on the GPU start at once and stay; one of them computes at a time. OUT gets
+a file for each stage, model, cache and backend, written anew after each measurement, so that a run
+that is cut leaves what it had. Kernels are compiled before (attnjit manifest --for vllm, attnjit
+prewarm), and OUT has the keys that the backend asked for.
+"""
+import argparse
+import json
+import multiprocessing
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import engine as engines  # noqa: E402
+import shapes  # noqa: E402
+
+GIB = 1 << 30
+# Of an engine beside its weights and its cache: activations, graphs, the context; and in `check` the
+# logits of a prompt.
+_ROOM = {"check": 10 * GIB, "speed": 5 * GIB, "trace": 6 * GIB}
+_START_SECONDS = 60  # that a group needs at least
+
+
+@dataclass
+class Case:
+    """A model, its cache's type, and how the engines run it."""
+
+    name: str
+    config: dict
+    cache: str = "auto"
+    mode: str = "graphs"
+    folder: pathlib.Path = None
+    options: dict = field(default_factory=dict)
+
+    def cache_bytes(self, stage):
+        """Memory for the keys and values of the stage's requests at once."""
+        if shapes.is_mla(self.config):
+            row = self.config["kv_lora_rank"] + self.config["qk_rope_head_dim"]
+        else:
+            row = 2 * self.config["num_key_value_heads"] * self.config["head_dim"]
+        row *= self.config["num_hidden_layers"] * (1 if self.cache.startswith("fp8") else 2)
+        loads = engines.LOADS.values() if stage != "check" else ()
+        tokens = max([3 * 8192] + [sum(engines.lengths_of(load, 3)) + load.requests * (load.outputs + 32)
+                                   for load in loads])
+        return round(1.1 * row * tokens)
+
+    def bytes(self, stage):
+        """What an engine of it takes of the GPU, about."""
+        return shapes.weight_bytes(self.config) + self.cache_bytes(stage) + _ROOM[stage]
+
+
+def case_of(text, given):
+    name, *more = text.split(":")
+    if name not in shapes.MODELS:
+        raise SystemExit(f"run: no model {name!r}; there are {', '.join(shapes.MODELS)}")
+    config = shapes.MODELS[name]
+    if given.tiny:
+        config = shapes.tiny(config)
+    if len(more) > 1:
+        config = shapes.with_layers(config, int(more[1]))
+    cache = more[0] if more and more[0] else "auto"
+    if shapes.is_mla(config) or "head_dim" in config:
+        case = Case(name, config, cache, given.mode, options=json.loads(given.options))
+        case.folder = shapes.write(pathlib.Path(given.models, f"layers{config['num_hidden_layers']}"),
+                                   name, config)
+        return case
+    raise SystemExit(f"run: {name} says no head_dim")
+
+
+class Record:
+    """A file of OUT: what one engine said in one stage."""
+
+    def __init__(self, out, stage, case, backend, arch):
+        self.path = out / f"{stage}-{case.name}-{case.cache}-{backend}.json"
+        self.keys = out / f"keys-{stage}-{case.name}-{case.cache}.jsonl" if backend == "ATTNJIT" else None
+        self.data = {"stage": stage, "model": case.name, "cache": case.cache, "backend": backend,
+                     "mode": case.mode if stage != "check" else "eager", "arch": arch,
+                     "layers": case.config["num_hidden_layers"], "config": case.config,
+                     "date": time.strftime("%Y-%m-%d", time.gmtime()), "runs": []}
+
+    def write(self, **more):
+        self.data.update(more)
+        new = self.path.with_suffix(".new")
+        new.write_text(json.dumps(self.data), encoding="utf-8")
+        new.replace(self.path)
+
+
+class Running:
+    """An engine's process."""
+
+    def __init__(self, record, case, backend, stage, logs, method):
+        self.record, self.backend, self.case = record, backend, case
+        if record.keys is not None:
+            record.keys.unlink(missing_ok=True)
+        environment = {} if record.keys is None else {"ATTNJIT_RECORD_KEYS": str(record.keys)}
+        self.log = logs / f"{record.path.stem}.log"
+        if stage == "check":
+            case = Case(case.name, case.config, case.cache, "eager", case.folder, case.options)
+        self._pipe, theirs = multiprocessing.Pipe()
+        self._process = multiprocessing.get_context(method).Process(
+            target=engines.serve, args=(theirs, str(self.log), environment, case, backend,
+                                        case.cache_bytes(stage)))
+        self._process.start()
+        theirs.close()
+
+    def answer(self):
+        """What the last order gave. Its failure ends the engine."""
+        try:
+            kind, result = self._pipe.recv()
+        except EOFError:
+            kind, result = "failed", "the process ended"
+        if kind == "failed":
+            self.record.write(error=result)
+            say(f"{self.record.path.stem}: {result}")
+            print(self.log.read_text(errors="replace")[-3000:], flush=True)
+            self.end()
+            raise Failed(self)
+        return result
+
+    def order(self, name, *arguments):
+        self._pipe.send((name, arguments))
+        return self.answer()
+
+    def end(self):
+        """NOTE: the process leads a group: vLLM's engine of it ends, too."""
+        if self._process.is_alive():
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                self._process.kill()
+        self._process.join()
+
+
+class Failed(Exception):
+    """An engine that ended with an error, which its record has."""
+
+
+def say(text):
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def prepare_environment():
+    """For vLLM's processes: no network, and this folder's extension of its workers."""
+    os.environ.update({"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"})
+    path = [str(pathlib.Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+
+
+# --- kernels before engines
+
+def prewarm(cases, out, arch):
+    """Has the kernels compiled that the manifests of the cases say."""
+    command, paths = [sys.executable, "-m", "attnjit"], []
+    for case in cases:
+        path = out / f"manifest-{case.name}-{case.cache}.json"
+        subprocess.run([*command, "manifest", str(case.folder / "config.json"), "--for", "vllm",
+                        "--arch", arch, "--kv-cache-dtype", case.cache, "-o", str(path)], check=True)
+        paths.append(str(path))
+    began = time.time()
+    done = subprocess.run([*command, "prewarm", "--json", "--arch", arch, *paths],
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"run: prewarm failed\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    say(f"prewarmed {len(paths)} manifests in {time.time() - began:.1f} s")
+
+
+# --- stages
+
+def groups_of(cases, stage, room):
+    """Cases whose engines have room at once."""
+    groups, left = [], 0
+    for case in cases:
+        needed = case.bytes(stage) * len(backends_in(case, stage))
+        if not groups or needed > left:
+            groups.append([])
+            left = room
+        groups[-1].append(case)
+        left -= needed
+    return groups
+
+
+def backends_in(case, stage):
+    default, other = shapes.backends_of(case.config)
+    return (default, "ATTNJIT", other) if stage == "check" else (default, "ATTNJIT")
+
+
+def started(group, stage, out, logs, arch, method):
+    """The engines of a group, which start at once; by case."""
+    found = [Running(Record(out, stage, case, backend, arch), case, backend, stage, logs,
+                     method)
+             for case in group for backend in backends_in(case, stage)]
+    ready = {}
+    for one in found:
+        try:
+            one.answer()
+            one.order("weights")
+            one.record.write(engine=one.order("about"))
+            ready.setdefault(one.case.name + one.case.cache, []).append(one)
+        except Failed:
+            continue
+    return ready, found
+
+
+def check(engines_of_case, given, deadline):
+    for one in engines_of_case:
+        try:
+            one.record.write(logprobs=one.order("logprobs"))
+            one.record.write(engine=one.order("about"))
+        except Failed:
+            continue
+
+
+def speed(engines_of_case, given, deadline):
+    """Each load once unmeasured, then `repeats` times, the engines in turns."""
+    alive, turns = list(engines_of_case), random.Random(1)
+    for repeat in range(-1, given.repeats):
+        for load in given.loads.split(","):
+            turns.shuffle(alive)
+            for one in list(alive):
+                if time.time() > deadline:
+                    say("out of time")
+                    return
+                try:
+                    found = one.order("load", load)
+                    if repeat >= 0:
+                        one.record.data["runs"].append({"load": load, **found})
+                    one.record.write()
+                except Failed:
+                    alive.remove(one)
+        if repeat < 0 and given.logprobs:
+            check(list(alive), given, deadline)
+    for one in alive:
+        one.record.write(engine=one.order("about"))
+
+
+def trace(engines_of_case, given, deadline):
+    for one in engines_of_case:
+        try:
+            requests, prompt, tokens = map(int, given.trace.split(","))
+            one.record.write(trace=one.order("trace", requests, prompt, tokens))
+        except Failed:
+            continue
+
+
+STAGES = {"check": check, "speed": speed, "trace": trace}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("cases", nargs="+", metavar="CASE")
+    parser.add_argument("--stage", action="append", choices=STAGES, help="default: check, speed")
+    parser.add_argument("--mode", default="graphs", choices=["graphs", "plain", "eager"],
+                        help="of speed: vLLM's default; the same graphs with vLLM's own kernels "
+                        "instead of torch.compile's, which start sooner; no graphs")
+    parser.add_argument("--seconds", type=float, default=540, help="in all")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--loads", default=",".join(engines.LOADS))
+    parser.add_argument("--logprobs", action="store_true", help="of speed's engines, too")
+    parser.add_argument("--trace", default="64,1024,32", metavar="REQUESTS,PROMPT,TOKENS")
+    parser.add_argument("--memory", type=float, default=132, metavar="GIB", help="of the GPU")
+    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--cold", action="store_true", help="compile no kernels before")
+    parser.add_argument("--models", default=os.path.join(tempfile.gettempdir(), "server-models"))
+    parser.add_argument("--options", default="{}", help="further arguments of vllm.LLM, as JSON")
+    parser.add_argument("--tiny", action="store_true", help="small models, to see how it goes")
+    given = parser.parse_args()
+    deadline = time.time() + given.seconds
+    given.out.mkdir(parents=True, exist_ok=True)
+    logs = given.out / "logs"
+    logs.mkdir(exist_ok=True)
+    prepare_environment()
+    cases = [case_of(text, given) for text in given.cases]
+    if not given.cold:
+        prewarm(cases, given.out, given.arch)
+    # Imported once: engines are forked.
+    import torch
+    import vllm  # noqa: F401
+    import vllm.entrypoints.llm  # noqa: F401
+    import vllm.v1.engine.core  # noqa: F401
+
+    method = "spawn" if torch.cuda.is_initialized() else "fork"
+    for stage in given.stage or ["check", "speed"]:
+        for group in groups_of(cases, stage, given.memory * GIB):
+            if time.time() + _START_SECONDS > deadline:
+                say("out of time")
+                return
+            say(f"{stage}: {', '.join(f'{case.name} {case.cache}' for case in group)} start")
+            ready, found = started(group, stage, given.out, logs, given.arch, method)
+            try:
+                for name, of_case in ready.items():
+                    say(f"{stage}: {name} with {', '.join(one.backend for one in of_case)}")
+                    STAGES[stage](of_case, given, deadline)
+            finally:
+                for one in found:
+                    one.end()
+    say("done")
+
+
+if __name__ == "__main__":
+    main()

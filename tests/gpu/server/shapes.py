@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The models that a server is tested with: the attention of real ones, and random weights."""
+import json
+import pathlib
+
+_LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
+    "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 128256,
+    "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+    "tie_word_embeddings": False, "bos_token_id": 0, "eos_token_id": 1, "torch_dtype": "bfloat16"}
+_QWEN2 = {**_LLAMA, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2",
+          "vocab_size": 152064, "rope_theta": 1000000.0, "use_sliding_window": False}
+_GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "head_dim": 256, "num_attention_heads": 16,
+          "num_key_value_heads": 8, "rms_norm_eps": 1e-6, "query_pre_attn_scalar": 256,
+          "tie_word_embeddings": True, "attention_bias": False, "pad_token_id": 0,
+          "bos_token_id": 0, "eos_token_id": 1, "torch_dtype": "bfloat16"}
+_YARN = {"rope_type": "yarn", "type": "yarn", "original_max_position_embeddings": 4096,
+         "beta_fast": 32.0, "beta_slow": 1.0}
+_DEEPSEEK = {
+    **_LLAMA, "architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2",
+    "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "n_routed_experts": 8, "num_experts_per_tok": 2, "first_k_dense_replace": 1,
+    "moe_layer_freq": 1, "topk_method": "greedy", "scoring_func": "softmax",
+    "norm_topk_prob": False, "routed_scaling_factor": 1.0, "n_group": 1, "topk_group": 1,
+    "vocab_size": 102400, "max_position_embeddings": 163840, "rope_theta": 10000.0,
+    "rope_scaling": {**_YARN, "factor": 40.0, "mscale": 0.707, "mscale_all_dim": 0.707}}
+del _DEEPSEEK["head_dim"]
+
+#: By the names that run.py takes. Those with experts have fewer of them, in bf16.
+MODELS = {
+    "llama8b": _LLAMA,
+    "qwen2.5-7b": {**_QWEN2, "hidden_size": 3584, "intermediate_size": 18944,
+                   "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4},
+    "qwen2.5-14b": {**_QWEN2, "hidden_size": 5120, "intermediate_size": 13824,
+                    "num_hidden_layers": 48, "num_attention_heads": 40},
+    "qwen3-8b": {**_LLAMA, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
+                 "intermediate_size": 12288, "num_hidden_layers": 36, "vocab_size": 151936,
+                 "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "attention_bias": False},
+    "gemma2-9b": {
+        **_GEMMA, "architectures": ["Gemma2ForCausalLM"], "model_type": "gemma2",
+        "hidden_size": 3584, "intermediate_size": 14336, "num_hidden_layers": 42,
+        "vocab_size": 256000, "max_position_embeddings": 8192, "rope_theta": 10000.0,
+        "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "sliding_window": 4096},
+    "gemma3-12b": {
+        **_GEMMA, "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text",
+        "hidden_size": 3840, "intermediate_size": 15360, "num_hidden_layers": 48,
+        "vocab_size": 262208, "max_position_embeddings": 131072, "sliding_window": 1024,
+        "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 8,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
+    "gptoss": {
+        **_LLAMA, "architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss",
+        "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 12,
+        "num_attention_heads": 64, "head_dim": 64, "vocab_size": 201088, "pad_token_id": 0,
+        "initial_context_length": 4096, "rope_theta": 150000.0, "attention_bias": True,
+        "rope_scaling": {**_YARN, "factor": 32.0, "truncate": False}, "num_local_experts": 8,
+        "num_experts_per_tok": 4, "experts_per_token": 4, "sliding_window": 128,
+        "layer_types": ["sliding_attention", "full_attention"] * 6, "swiglu_limit": 7.0},
+    # DeepSeek-V2-Lite's attention, of 16 heads, and DeepSeek-V3's, of 128
+    "deepseek-16h": {**_DEEPSEEK, "hidden_size": 2048, "intermediate_size": 10944,
+                     "moe_intermediate_size": 1408, "num_hidden_layers": 8,
+                     "num_attention_heads": 16, "num_key_value_heads": 16, "q_lora_rank": None,
+                     "n_shared_experts": 2},
+    "deepseek-128h": {**_DEEPSEEK, "hidden_size": 7168, "intermediate_size": 18432,
+                      "moe_intermediate_size": 2048, "num_hidden_layers": 4,
+                      "num_attention_heads": 128, "num_key_value_heads": 128,
+                      "q_lora_rank": 1536, "n_shared_experts": 1},
+}
+
+
+def is_mla(config):
+    return "kv_lora_rank" in config
+
+
+def backends_of(config):
+    """vLLM's default for the card, and another of its own that says what a deviation is worth."""
+    return ("FLASH_ATTN_MLA", "TRITON_MLA") if is_mla(config) else ("FLASH_ATTN", "TRITON_ATTN")
+
+
+def with_layers(config, layers):
+    """The same model with fewer layers, its last ones."""
+    made = {**config, "num_hidden_layers": layers}
+    if "layer_types" in config:
+        made["layer_types"] = config["layer_types"][-layers:]
+    return made
+
+
+def tiny(config):
+    """Two layers and few heads, to see how a run goes without a GPU."""
+    of_mla = is_mla(config)
+    made = {**with_layers(config, 2), "hidden_size": 256, "intermediate_size": 512,
+            "vocab_size": 2048, "num_attention_heads": 4,
+            "num_key_value_heads": 4 if of_mla else 2}
+    if of_mla:
+        made["moe_intermediate_size"] = 256
+    else:
+        made["head_dim"] = 64
+    return made
+
+
+def weight_bytes(config):
+    """Of a model in 16 bits, about."""
+    hidden, layers = config["hidden_size"], config["num_hidden_layers"]
+    heads = config["num_attention_heads"]
+    depth = 192 if is_mla(config) else config["head_dim"]
+    attention = 2 * hidden * depth * (heads + config["num_key_value_heads"])
+    experts = config.get("num_local_experts", config.get("n_routed_experts", 1))
+    width = max(config["intermediate_size"], config.get("moe_intermediate_size", 0) * experts
+                if is_mla(config) else config["intermediate_size"] * experts)
+    ends = config["vocab_size"] * hidden * (1 if config["tie_word_embeddings"] else 2)
+    return 2 * (layers * (attention + 3 * hidden * width) + ends)
+
+
+def write(root, name, config):
+    """A folder with config.json and a tokenizer of words w2, w3, ..: what `vllm serve` asks for."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    folder = pathlib.Path(root, name)
+    folder.mkdir(parents=True, exist_ok=True)
+    words = {"<s>": 0, "</s>": 1, **{f"w{i}": i for i in range(2, config["vocab_size"])}}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w2"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    said = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>",
+            "unk_token": "w2", "model_max_length": config["max_position_embeddings"]}
+    for file, content in (("tokenizer_config.json", said), ("config.json", config),
+                          ("generation_config.json", {"bos_token_id": 0, "eos_token_id": 1})):
+        (folder / file).write_text(json.dumps(content), encoding="utf-8")
+    return folder

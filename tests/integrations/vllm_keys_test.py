@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernels that vLLM's own models ask attnjit for at start are those of their manifests: each model
+of tests/gpu/server is made by the real package, without memory for its weights, and the backend is given
+its layers. Run it with no_gpu/ on PYTHONPATH.
+
+    vllm_keys_test.py [MODEL..]     # without arguments: all of them
+"""
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+import torch
+from vllm.config import set_current_vllm_config
+from vllm.distributed import parallel_state
+from vllm.engine.arg_utils import EngineArgs
+from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
+from vllm.model_executor.model_loader.utils import initialize_model
+from vllm.platforms import current_platform
+from vllm.utils import torch_utils
+from vllm.utils.torch_utils import set_default_torch_dtype
+
+import attnjit
+from attnjit.integrations import manifests, vllm_mla, vllm_service
+from attnjit.integrations import vllm as integration
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "gpu/server"))
+import shapes  # noqa: E402
+
+torch_utils._aux_stream = object()  # there is no GPU to make a stream on
+asked = []
+vllm_service.ask = asked.extend
+FP8 = ("--kv-cache-dtype", "fp8")
+
+
+def asked_by(folder, cache, **options):
+    """The specs that the layers of a model ask for."""
+    config = EngineArgs(model=str(folder), skip_tokenizer_init=True, load_format="dummy",
+                        dtype="bfloat16", attention_backend="ATTNJIT", kv_cache_dtype=cache,
+                        max_model_len=4096, **options).create_engine_config()
+    asked.clear()
+    with set_current_vllm_config(config), set_default_torch_dtype(torch.bfloat16):
+        if not parallel_state.model_parallel_is_initialized():
+            parallel_state.init_distributed_environment(1, 0, local_rank=0, backend="gloo")
+            parallel_state.initialize_model_parallel()
+        with torch.device("meta"):
+            initialize_model(config)
+        current_platform.update_block_size_for_backend(config)
+        layers = config.compilation_config.static_forward_context
+        for name, layer in layers.items():
+            spec = isinstance(layer, AttentionLayerBase) and layer.get_kv_cache_spec(config)
+            if spec:
+                backend = layer.get_attn_backend()
+                assert backend.get_name() == "ATTNJIT", (name, backend)
+                backend.get_builder_cls()(spec, [name], config, torch.device("cpu"))
+    return list(asked)
+
+
+def manifest_of(folder, *arguments):
+    written = folder / "manifest.json"
+    manifests.main([str(folder / "config.json"), "--for", "vllm", "--arch", "sm_90a",
+                    "-o", str(written), *arguments])
+    return json.loads(written.read_text(encoding="utf-8"))["specs"]
+
+
+def compare(name, folder, service, cache, *arguments, **options):
+    def keys(specs):
+        return {service.prepare({**spec, "arch": "sm_90a"}).key: spec for spec in specs}
+
+    wanted, known = keys(asked_by(folder, cache, **options)), keys(manifest_of(folder, *arguments))
+    assert wanted and set(wanted) == set(known), (
+        f"{name} {cache}: the manifest lacks {[wanted[one] for one in wanted if one not in known]}, "
+        f"and has {[known[one] for one in known if one not in wanted]}")
+    print(f"vllm_keys: {name} {cache} {options or ''}: {len(wanted)} kernels", flush=True)
+
+
+def main(names):
+    integration.register()
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+    with tempfile.TemporaryDirectory() as root, attnjit.Service(no_disk_cache=1) as service:
+        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0,
+                                             world_size=1)
+        for name in names or shapes.MODELS:
+            config = shapes.MODELS[name]
+            folder = shapes.write(root, name, config)
+            compare(name, folder, service, "auto")
+            compare(name, folder, service, "fp8", *FP8)
+            compare(name, folder, service, "auto", "--page", "128", block_size=128)
+    print("vllm_keys: all right")
+
+
+if __name__ == "__main__":
+    assert vllm_mla.vllm_service is vllm_service
+    main(sys.argv[1:])

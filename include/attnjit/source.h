@@ -4,6 +4,7 @@
 // Generation is pure: the templates come in as a value. Thread rules: plain values.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -69,14 +70,21 @@ class ATTNJIT_EXPORT TemplateSet {
   std::shared_ptr<Found> found_;  ///< what included_by found, of all copies
 };
 
-/// Text and options of one compile; everything that decides the image, nothing else.
+/// How an entry is launched, by which the gate tells whether a GPU can launch what was compiled.
+struct EntryLaunch {
+  int threads = 0;              ///< per CTA; 0: unknown
+  std::int64_t smem_bytes = 0;  ///< dynamic shared memory
+};
+
+/// Text and options of one compile: everything that decides the image and whether it is taken.
 struct KernelSource {
-  std::string name;                  ///< file name that diagnostics show: "attention.cu"
-  std::string text;                  ///< the rendered file
-  HeaderSet headers;                 ///< what it includes, in memory
-  std::vector<std::string> options;  ///< compiler options, arch included; no path in them
-  std::vector<std::string> entries;  ///< exactly the entry symbols that the image must hold
-  std::string user_code;             ///< the custom snippets, for the key
+  std::string name;                   ///< file name that diagnostics show: "attention.cu"
+  std::string text;                   ///< the rendered file
+  HeaderSet headers;                  ///< what it includes, in memory
+  std::vector<std::string> options;   ///< compiler options, arch included; no path in them
+  std::vector<std::string> entries;   ///< exactly the entry symbols that the image must hold
+  std::vector<EntryLaunch> launches;  ///< as entries; those past its end are unknown
+  std::string user_code;              ///< the custom snippets, for the key
   std::string template_digest;
   bool trusted = false;  ///< holds trusted user code: helper process only
   /// ptxas may wait between products (wgmma) where registers lack: the kernel then is right and

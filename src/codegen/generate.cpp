@@ -343,6 +343,7 @@ Result<KernelSource> generate(const KernelPlan& plan, const TemplateSet& templat
   for (const PlannedKernel& kernel : plan.kernels) {
     includes += includes_of(kernel) + "\n";
     source.entries.push_back(kernel.entry);
+    source.launches.push_back({kernel.threads, kernel.smem_bytes});
     const SourceFile& file = *templates.find(template_of(kernel.id));
     Result<std::string> text = kernel.id == KernelId::kAttention
                                    ? render_main(plan, file, user)

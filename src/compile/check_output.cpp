@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "attnjit/launch.h"
 #include "base/architectures.h"
 #include "compile/compile_log.h"
 #include "compile/cubin.h"
@@ -137,6 +138,59 @@ ResourceUsage sum_of(const std::vector<ResourceUsage>& entries,
   return sum;
 }
 
+// What a CTA and a thread can have, of every architecture that kernels are made for (CUDA C++
+// Programming Guide, "Compute Capabilities").
+constexpr std::int64_t kMaxSmemBytes = DeviceShape{}.max_smem_bytes;
+constexpr std::int64_t kMaxThreads = 1024;
+constexpr std::int64_t kRegistersOfCta = 64 << 10;
+constexpr std::int64_t kMaxRegisters = 255;
+constexpr std::int64_t kMaxStackBytes = 512 << 10;
+constexpr std::int64_t kWarp = 32, kRegisterUnit = 8;  // registers are given to warps, 8 a thread
+
+std::int64_t rounded_up(std::int64_t value, std::int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+/// Why no GPU can launch an entry; empty: one can.
+std::string unlaunchable(const EntryLaunch& launch, const ResourceUsage& usage) {
+  const std::int64_t smem = usage.static_smem_bytes + launch.smem_bytes;
+  if (smem > kMaxSmemBytes) {
+    return fmt::format(
+        "needs {} bytes of static and {} of dynamic shared memory, {} in all; a CTA has at most {}",
+        usage.static_smem_bytes, launch.smem_bytes, smem, kMaxSmemBytes);
+  }
+  if (launch.threads > kMaxThreads) {
+    return fmt::format("has {} threads a CTA; at most {} are allowed", launch.threads, kMaxThreads);
+  }
+  const std::int64_t registers = rounded_up(usage.registers, kRegisterUnit);
+  const std::int64_t of_cta = registers * rounded_up(launch.threads, kWarp);
+  if (usage.registers > kMaxRegisters || of_cta > kRegistersOfCta) {
+    return fmt::format("needs {} registers a thread, {} for the {} threads of a CTA, which has {}",
+                       usage.registers, of_cta, launch.threads, kRegistersOfCta);
+  }
+  if (usage.stack_bytes > kMaxStackBytes) {
+    return fmt::format("needs {} bytes of local memory a thread; at most {} are there",
+                       usage.stack_bytes, kMaxStackBytes);
+  }
+  return {};
+}
+
+/// Of every entry of an image.
+Status check_launches(const KernelSource& source, const KernelImage& image) {
+  for (std::size_t i = 0; i < image.entry_usage.size(); ++i) {
+    const EntryLaunch launch = i < source.launches.size() ? source.launches[i] : EntryLaunch{};
+    ResourceUsage usage = image.entry_usage[i];
+    // Of functions that were not inlined, which the entry may call.
+    usage.stack_bytes = std::max(usage.stack_bytes, image.usage.stack_bytes);
+    const std::string why = unlaunchable(launch, usage);
+    if (why.empty()) continue;
+    return failed(fmt::format("no GPU can launch {}: it {}", source.entries[i], why),
+                  source.trusted ? "make the variables of the spec's trusted code smaller"
+                                 : "make the variables of the templates smaller");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<KernelImage> check_output(const CompileRequest& request, CompileOutput output) {
@@ -179,6 +233,9 @@ Result<KernelImage> check_output(const CompileRequest& request, CompileOutput ou
                                    usage->static_smem_bytes, usage->barriers});
     }
     image.usage = sum_of(image.entry_usage, log.functions);
+    if (Status launchable = check_launches(source, image); !launchable) {
+      return std::move(launchable).error();
+    }
     image.cubin = std::move(output.cubin);
   }
   image.entries = source.entries;

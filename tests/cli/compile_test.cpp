@@ -175,6 +175,34 @@ TEST_F(Compile, AFailureIsToldOnce) {
   EXPECT_EQ(told(), 1U) << last_.err;
 }
 
+// Static shared memory of trusted code beside the kernel's own, which every GPU lacks.
+TEST_F(Compile, AnImageThatNoGpuCanLaunchIsNotPublished) {
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC";
+  const std::string mask = R"({"kind": "custom", "name": "m", "trusted": true, "code":)"
+                           R"( "__shared__ int x[50000]; x[q_idx] = 1; return x[kv_idx] > 0;"})";
+  const std::vector<std::string> spec{"--arch",     "sm_90a", "--num-q-heads", "1",
+                                      "--qk-depth", "64",     "--mask",        mask};
+  for (const std::string command : {"compile", "verify"}) {
+    std::vector<std::string> words{command};
+    words.insert(words.end(), spec.begin(), spec.end());
+    if (command == "verify") words.insert(words.end(), {"--backend", "emulator"});
+    const Json json = run_json(words, 1);
+    EXPECT_EQ(json.at("error").at("code"), "compile_failed");
+    const std::string message = json.at("error").at("message");
+    for (const char* part : {"bytes of static", "of dynamic", "299264 in all", "232448"}) {
+      EXPECT_NE(message.find(part), std::string::npos) << message;
+    }
+  }
+  write_text(
+      folder_ / "manifest.json",
+      R"({"name": "m", "source": "s", "specs": [{"num_q_heads": 1, "qk_depth": 64, "mask": )" +
+          mask + "}]}");
+  const Json json = run_json({"prewarm", folder_ / "manifest.json", "--arch", "sm_90a"}, 1);
+  EXPECT_EQ(json.at("failed"), 1);
+  EXPECT_EQ(json.at("specs")[0].at("error").at("code"), "compile_failed");
+  EXPECT_TRUE(run_json({"cache", "list"}, 0).at("entries").empty());
+}
+
 TEST_F(Compile, AnArchitectureThatIsNamedTwiceIsDoneOnce) {
   write_text(folder_ / "manifest.json",
              R"({"name": "m", "source": "s", "specs": [{"num_q_heads": 8, "qk_depth": 64}]})");

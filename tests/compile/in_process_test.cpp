@@ -187,6 +187,68 @@ TEST_F(InProcess, AMissingKernelIsRefused) {
   ASSERT_FALSE(compile(request).ok());
 }
 
+// A kernel with so much static shared memory and so many local variables.
+std::string kernel_with(int shared_words, int local_words) {
+  return "extern \"C\" __global__ void attnjit_kernel(int* p) {\n  __shared__ int s[" +
+         std::to_string(shared_words) + "];\n  volatile int x[" + std::to_string(local_words) +
+         "];\n  for (int i = 0; i < " + std::to_string(local_words) +
+         "; ++i) x[i] = p[i];\n  s[threadIdx.x] = x[p[0]];\n  __syncthreads();\n"
+         "  p[threadIdx.x] = s[p[1]];\n}\n";
+}
+
+TEST_F(InProcess, WhatNoGpuCanLaunchIsRefusedWithItsNumbers) {
+  struct Row {
+    int shared_words, local_words;
+    EntryLaunch launch;
+    std::vector<std::string> told;  // empty: it is taken
+  };
+  const std::vector<Row> rows = {
+      {64, 4, {128, 232448 - 256}, {}},
+      {64, 4, {128, 232448 - 255}, {"256 bytes of static", "232193 of dynamic", "232448"}},
+      {16, 4, {128, 232448}, {"64 bytes of static", "232448 of dynamic"}},
+      {50000, 4, {128, 99264}, {"200000 bytes of static", "99264 of dynamic", "299264"}},
+      {64, 4, {1024, 0}, {}},
+      {64, 4, {1025, 0}, {"1025 threads", "1024"}},
+      {64, 120000, {128, 0}, {}},
+      {64, 140000, {128, 0}, {"bytes of local memory", "524288"}},
+  };
+  for (const Row& row : rows) {
+    CompileRequest request = request_for(kernel_with(row.shared_words, row.local_words));
+    request.source.launches = {row.launch};
+    const auto image = compile(request);
+    if (row.told.empty()) {
+      EXPECT_TRUE(image.ok()) << image.error().to_string();
+      continue;
+    }
+    ASSERT_FALSE(image.ok()) << row.told.front();
+    EXPECT_EQ(image.error().code, ErrorCode::kCompileFailed);
+    for (const std::string& part : row.told) {
+      EXPECT_NE(image.error().message.find(part), std::string::npos) << image.error().message;
+    }
+  }
+}
+
+TEST_F(InProcess, RegistersOfACtaAreCounted) {
+  // 96 numbers that live at once: no product is known before all of them are.
+  CompileRequest request = request_for(
+      "extern \"C\" __global__ void attnjit_kernel(float* p) {\n  float x[96], sum = 0;\n"
+      "#pragma unroll\n  for (int i = 0; i < 96; ++i) {\n"
+      "    x[i] = p[i * 1024 + threadIdx.x];\n    sum += x[i];\n  }\n"
+      "  __syncthreads();\n#pragma unroll\n"
+      "  for (int i = 0; i < 96; ++i) p[i * 1024 + threadIdx.x] = sum * x[i];\n}\n");
+  request.source.launches = {{512, 0}};
+  const auto fits = compile(request);
+  ASSERT_TRUE(fits.ok()) << fits.error().to_string();
+  EXPECT_GT(fits->usage.registers, 64);
+  request.source.launches = {{1024, 0}};
+  const auto too_many = compile(request);
+  ASSERT_FALSE(too_many.ok());
+  EXPECT_EQ(too_many.error().code, ErrorCode::kCompileFailed);
+  EXPECT_NE(too_many.error().message.find("for the 1024 threads of a CTA, which has 65536"),
+            std::string::npos)
+      << too_many.error().message;
+}
+
 TEST_F(InProcess, PtxasErrorsAreReported) {
   const auto image =
       compile(request_for("extern \"C\" __global__ void attnjit_kernel(int* p) { asm "

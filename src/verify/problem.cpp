@@ -109,7 +109,7 @@ Status check_storage(const AttentionSpec& spec) {
 }
 
 // Everything that make_problem and its caller will hold: inputs, outputs and the reference.
-double estimated_bytes(const Problem& problem) {
+double estimated_bytes(const Problem& problem, const std::vector<ParamArgument>& given) {
   const AttentionSpec& spec = problem.spec;
   const double heads = spec.num_q_heads;
   const double kv_heads = spec.num_kv_heads();
@@ -129,6 +129,13 @@ double estimated_bytes(const Problem& problem) {
                  static_cast<double>(problem.total_q) * spec.topk * 4.0;
   const std::int64_t longest = std::max(problem.max_q_len, problem.max_kv_len);
   for (const ParamSpec& param : spec::declared_params(spec)) {
+    const auto found = std::find_if(given.begin(), given.end(), [&](const ParamArgument& argument) {
+      return argument.name == param.name;
+    });
+    if (found != given.end()) {
+      bytes += double(found->value.bytes.size());
+      continue;
+    }
     double of_param = size_of(spec::shape_of(param.type).element);
     for (const std::int64_t extent : param_extents(param.type, longest)) of_param *= double(extent);
     bytes += of_param;
@@ -407,7 +414,7 @@ Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& r
 
   const double limit = static_cast<double>(
       request.max_bytes > 0 ? request.max_bytes : machine_limits().memory_bytes / 2);
-  const double need = estimated_bytes(problem);
+  const double need = estimated_bytes(problem, request.params);
   if (need > limit) {
     return invalid("batch, q_len, kv_len",
                    fmt::format("these sizes need {:.1f} GiB of memory; at most {:.1f} GiB is used",

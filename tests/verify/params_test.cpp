@@ -46,6 +46,29 @@ TEST(Param, BadOnesAreNamed) {
   EXPECT_FALSE(parse_param("n=1", {}).ok());
 }
 
+// An array that is given takes its own bytes, not those of one as long as the longest length in
+// each dimension.
+TEST(Param, AnArrayThatIsGivenIsCountedAsItIs) {
+  AttentionSpec spec;
+  spec.num_q_heads = 1;
+  spec.qk_depth = 64;
+  spec.mask.kind = MaskSpec::Kind::kCustom;
+  spec.mask.custom.name = "m";
+  spec.mask.custom.code = "p.m[0][kv_idx] == 1";
+  spec.mask.custom.params = {{"m", ParamSpec::Type::kI32Matrix}};
+  ProblemRequest request;
+  request.q_lens = {1};
+  request.kv_lens = {70000};
+  request.max_bytes = std::int64_t{1} << 28;
+  const auto made = shape_problem(spec, request);
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.error().message.find("18.3 GiB"), std::string::npos) << made.error().message;
+  request.params = {{"m", make_tensor(Dtype::kI32, {1, 70000})}};
+  EXPECT_TRUE(shape_problem(spec, request).ok());
+  request.params = {{"m", make_tensor(Dtype::kI32, {1000, 70000})}};
+  EXPECT_FALSE(shape_problem(spec, request).ok());  // 267 MiB
+}
+
 TEST(Param, FilesAreConvertedWhereNothingIsLost) {
   const std::string path = temporary("attnjit_param.npy");
   Tensor wide = make_tensor(Dtype::kI64, {3});

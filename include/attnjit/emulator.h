@@ -44,6 +44,7 @@ struct EmulatorBuffer {
   std::vector<std::uint64_t> shape;  ///< elements; the product times size_of(dtype) is data.size()
   std::vector<std::uint8_t> data;    ///< packed, row-major, little-endian
   bool uninitialised = false;        ///< reading it before it is written is a finding
+  bool left_zero = false;            ///< not zero after the launches is one, too
 };
 
 struct EmulatorOptions {
@@ -77,6 +78,7 @@ enum class FindingKind : std::uint8_t {
   kSetmaxnreg,  ///< it waits for ever, or a warpgroup disagrees
   kDescriptor,  ///< reserved, illegal or non-uniform values
   kSteps,       ///< EmulatorOptions::max_steps was reached
+  kWorkspace,   ///< what a launch must leave zero is not
 };
 /// "deadlock", "race", ...: the names in JSON.
 ATTNJIT_EXPORT std::string_view to_string(FindingKind kind);
@@ -136,9 +138,10 @@ class ATTNJIT_EXPORT PtxModule {
 
 /// Executes the launches of a sequence in order over shared buffers, which hold the results
 /// afterwards (of the last seed, or of the first seed with a finding). Workspaces that no buffer
-/// names are allocated: zeroed, or uninitialised. The report counts all launches. Errors: kInvalid
-/// for a recipe that does not fit the module or the buffers; kUnsupported. A defect of a kernel is
-/// not an error but a finding in the report.
+/// names are allocated: zeroed, or uninitialised. Those that are to be zeroed must be zero after
+/// the launches, too, if they were before. The report counts all launches. Errors: kInvalid for a
+/// recipe that does not fit the module or the buffers; kUnsupported. A defect of a kernel is not an
+/// error but a finding in the report.
 ATTNJIT_EXPORT Result<EmulatorReport> emulate(const PtxModule& module,
                                               const LaunchSequence& sequence,
                                               std::vector<EmulatorBuffer>& buffers,

@@ -166,6 +166,7 @@ Result<EmulatorBuffer> make_buffer(const LaunchBuffer& from, const std::string& 
   buffer.shape.assign(tensor.shape.begin(), tensor.shape.end());
   buffer.data = std::move(tensor.bytes);
   buffer.uninitialised = from.file.empty() && !from.fill;
+  buffer.left_zero = from.left_zero;
   return buffer;
 }
 

@@ -52,6 +52,9 @@ class GpuBackend final : public Backend {
     if (Status s = gpu->download(device, problem, run.o, run.lse, run.findings); !s) {
       return std::move(s).error();
     }
+    Result<std::string> spoiled = gpu->spoiled_workspace(device);
+    if (!spoiled) return std::move(spoiled).error();
+    if (!spoiled->empty()) run.findings.push_back(*std::move(spoiled));
     Result<double> elapsed = device.elapsed_ms(*begin, *end);
     if (!elapsed) return std::move(elapsed).error();
     run.kernel_ms = *elapsed;

@@ -2,10 +2,13 @@
 // Copies a Problem's tensors to the GPU, and the kernel's outputs back.
 #include "verify/gpu_problem.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "plan/launch/wait_records.h"
 
@@ -137,12 +140,31 @@ Status GpuProblem::prepare(const Device& device, const Kernel& kernel, std::uint
   Result<DeviceBuffer> buffer = device.allocate(need->bytes);
   if (!buffer) return std::move(buffer).error();
   Status status = device.fill(buffer->pointer(), kPoison, need->bytes, args_.stream);
-  if (status && need->zero_bytes > 0) {
-    status = device.fill(buffer->pointer(), 0, need->zero_bytes, args_.stream);
-  }
+  // Who does not claim leaves the words of claims as they are, for those who do.
+  const std::int64_t zero_bytes = std::max(need->zero_bytes, left_zero_bytes());
+  if (status) status = device.fill(buffer->pointer(), 0, zero_bytes, args_.stream);
   args_.workspace = buffer->pointer();
   buffers_["workspace"] = std::move(*buffer);
   return status;
+}
+
+std::int64_t GpuProblem::left_zero_bytes() const {
+  return std::min(args_.workspace_bytes, WorkspaceNeed::kZeroBytes);
+}
+
+Result<std::string> GpuProblem::spoiled_workspace(const Device& device) const {
+  std::vector<std::uint8_t> left(static_cast<std::size_t>(left_zero_bytes()));
+  if (left.empty()) return std::string();
+  const auto bytes = static_cast<std::int64_t>(left.size());
+  Status status = device.download(left.data(), args_.workspace, bytes, args_.stream);
+  if (status) status = device.synchronize(args_.stream);
+  if (!status) return std::move(status).error();
+  const auto found =
+      std::find_if(left.begin(), left.end(), [](std::uint8_t byte) { return byte != 0; });
+  if (found == left.end()) return std::string();
+  return fmt::format(
+      "byte {} of the workspace is {:#04x} after the launch, which is to leave it zero",
+      found - left.begin(), *found);
 }
 
 Status GpuProblem::download(const Device& device, const Problem& problem, Tensor& o,

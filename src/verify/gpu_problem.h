@@ -23,6 +23,10 @@ class GpuProblem {
   /// bounded (debug_waits) it lies in host memory, with the seed of the kernel's random sleeps.
   Status prepare(const Device& device, const Kernel& kernel, std::uint64_t seed = 0);
 
+  /// "byte 8 of the workspace is 0x01 ..", where the launch did not leave zero what it is to leave
+  /// so (WorkspaceNeed::kZeroBytes); else empty. After the launch; waits.
+  Result<std::string> spoiled_workspace(const Device& device) const;
+
   /// What such a kernel left there, as text; empty: all its waits ended. Works after an error.
   std::string unended_waits(const KernelPlan& plan) const;
 
@@ -37,6 +41,8 @@ class GpuProblem {
   static std::int64_t bytes_of(const Problem& problem);
 
  private:
+  std::int64_t left_zero_bytes() const;
+
   std::map<std::string, DeviceBuffer> buffers_;
   HostBuffer host_workspace_;
   std::uint32_t* wait_words_ = nullptr;  // in it

@@ -103,6 +103,30 @@ TEST_F(Emulate, RunsAndWritesItsOutputs) {
   EXPECT_EQ(run(words()).exit_code, 0);
 }
 
+// What a launch is to leave zero for the next one; a file that says nothing of it is as before.
+TEST_F(Emulate, WhatIsNotLeftZeroIsAFinding) {
+  const auto write = [&](const std::string& fill, const std::string& left_zero) {
+    write_launch(fill, 32);
+    std::string text = read_text(folder_ / "LAUNCH.json");
+    const std::string what = "\"uninitialised\"";
+    text.replace(text.find(what), what.size(), what + left_zero);
+    write_text(folder_ / "LAUNCH.json", text);
+  };
+  write("7", "");
+  EXPECT_TRUE(run_json(words(), 0).at("passed"));
+  write("7", R"(, "left_zero": false)");
+  EXPECT_TRUE(run_json(words(), 0).at("passed"));
+  write("-1", R"(, "left_zero": true)");  // -1 + 1
+  EXPECT_TRUE(run_json(words({"--seeds", "3"}), 0).at("passed"));
+  write("7", R"(, "left_zero": true)");
+  const Json json = run_json(words({"--seeds", "3"}), 1);
+  ASSERT_EQ(json.at("findings").size(), 1U);
+  EXPECT_EQ(json.at("findings")[0].at("kind"), "workspace");
+  EXPECT_EQ(json.at("findings")[0].at("text"),
+            "byte 0 of out is 0x08 after the launch, which is to leave it zero");
+  run_json(words({"--timing", "sm_90a"}), 0);  // a clock compares nothing
+}
+
 TEST_F(Emulate, TimesALaunch) {
   const std::vector<std::string> timing{"--timing", "sm_90a", "--trace", folder_ / "trace.json"};
   const Json json = run_json(words(timing), 0);

@@ -63,6 +63,23 @@ TEST(LaunchJson, RoundTrips) {
   EXPECT_EQ(launch_to_json(*read).size(), text.size());
 }
 
+// Words that a launch leaves zero: what a workspace says, and a file may.
+TEST(LaunchJson, SaysWhatIsLeftZero) {
+  LaunchDocument document = sample();
+  document.sequence.workspaces = {{"claims", 16, true}, {"partial_o", 64, false}};
+  nlohmann::json json = nlohmann::json::parse(launch_to_json(document));
+  EXPECT_EQ(json["buffers"]["claims"]["left_zero"], true);
+  EXPECT_FALSE(json["buffers"]["partial_o"].contains("left_zero"));
+  EXPECT_FALSE(json["buffers"]["w"].contains("left_zero"));
+  const Result<LaunchDocument> read = launch_from_json(json.dump());
+  ASSERT_TRUE(read.ok()) << read.error().to_string();
+  for (const LaunchBuffer& buffer : read->buffers) {
+    EXPECT_EQ(buffer.left_zero, buffer.name == "claims") << buffer.name;
+  }
+  json["buffers"]["claims"]["left_zero"] = 1;
+  EXPECT_EQ(launch_from_json(json.dump()).error().field, "buffers.claims.left_zero");
+}
+
 // The text as documented, field by field: readers elsewhere depend on it.
 TEST(LaunchJson, SeveralLaunchesShareTheBuffers) {
   LaunchDocument document = sample();

@@ -48,6 +48,8 @@ std::string_view to_string(FindingKind kind) {
       return "descriptor";
     case FindingKind::kSteps:
       return "steps";
+    case FindingKind::kWorkspace:
+      return "workspace";
   }
   return "?";
 }
@@ -162,6 +164,7 @@ Result<void> place_buffers(const std::vector<Workspace>& workspaces,
     g.data = b.data.data();
     g.bytes = bytes;
     if (checks && b.uninitialised) g.poison.assign(bytes, 1);
+    g.left_zero = checks && b.left_zero;
     for (const auto& other : launch->buffers) {
       if (!other.name.empty() && other.name == g.name)
         return bad(fmt::format("buffer {} is given twice", b.name), b.name);
@@ -170,7 +173,14 @@ Result<void> place_buffers(const std::vector<Workspace>& workspaces,
   }
   for (const Workspace& w : workspaces) {
     bool given = false;
-    for (const auto& other : launch->buffers) given = given || other.name == w.name;
+    for (auto& other : launch->buffers) {
+      if (other.name != w.name) continue;
+      given = true;
+      // NOTE: a caller may set words of wait_records, which then stay as they are.
+      const bool was_zero =
+          std::all_of(other.data, other.data + other.bytes, [](u8 byte) { return byte == 0; });
+      other.left_zero = other.left_zero || (checks && w.zeroed && was_zero);
+    }
     if (given || w.bytes <= 0) continue;
     if (w.bytes > (std::int64_t{1} << 34))
       return bad("the workspace is larger than 16 GiB", w.name);
@@ -180,6 +190,7 @@ Result<void> place_buffers(const std::vector<Workspace>& workspaces,
     g.data = launch->own.back().data();
     g.bytes = launch->own.back().size();
     g.workspace = true;
+    g.left_zero = checks && w.zeroed;
     if (checks && !w.zeroed) g.poison.assign(g.bytes, 1);
     launch->buffers.push_back(std::move(g));
   }
@@ -354,6 +365,27 @@ class Findings {
   std::uint32_t findings_told_ = 0, warnings_told_ = 0;
 };
 
+/// What the launches of a run were to leave zero and did not: the next launch over the same
+/// workspace finds it so.
+std::vector<Finding> left_behind(const Launch& memory, u64 seed) {
+  std::vector<Finding> findings;
+  for (const emulator::GlobalBuffer& buffer : memory.buffers) {
+    if (!buffer.left_zero) continue;
+    const u8* const begin = buffer.data;
+    const u8* const end = begin + buffer.bytes;
+    const u8* const found = std::find_if(begin, end, [](u8 byte) { return byte != 0; });
+    if (found == end) continue;
+    Finding finding;
+    finding.kind = FindingKind::kWorkspace;
+    finding.seed = seed;
+    finding.text =
+        fmt::format("byte {} of {} is {:#04x} after the launch, which is to leave it zero",
+                    found - begin, buffer.name, *found);
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
 /// Runs one launch over `memory`, which carries what is initialised from launch to launch.
 /// Returns whether it passed.
 Result<bool> run_launch(const emulator::Program& program, const LaunchRecipe& recipe,
@@ -426,6 +458,9 @@ Result<EmulatorReport> emulator::emulate_by(const PtxModule& module, const Launc
       if (!passed) return passed.error();
       report.passed = *passed;
     }
+    if (!report.passed) continue;
+    std::vector<Finding> left = left_behind(memory, options.seed + run);
+    report.passed = !findings.add(left);
   }
   return report;
 }

@@ -66,6 +66,7 @@ struct GlobalBuffer {
   BufferUses uses;         ///< by this launch
   BufferUses before;       ///< by launches before that may still run
   bool workspace = false;  ///< nobody's but the sequence's own
+  bool left_zero = false;  ///< the launches must leave it zero
 };
 
 /// Memory found at an address.

@@ -85,6 +85,7 @@ OrderedJson to_json(const LaunchBuffer& buffer) {
       json["fill"] = "uninitialised";
     }
   }
+  if (buffer.left_zero) json["left_zero"] = true;
   return json;
 }
 
@@ -227,8 +228,15 @@ LaunchBuffer read_buffer(Reader& reader, const std::string& name, const Json& js
   LaunchBuffer buffer;
   buffer.name = name;
   const std::string field = Reader::join("buffers", name);
-  if (!reader.object(json, field, {"file", "dtype", "shape", "fill"})) return buffer;
+  if (!reader.object(json, field, {"file", "dtype", "shape", "fill", "left_zero"})) return buffer;
   reader.dtype(json, field, buffer.dtype);
+  if (const auto left = json.find("left_zero"); left != json.end()) {
+    if (left->is_boolean()) {
+      buffer.left_zero = left->get<bool>();
+    } else {
+      reader.problem(Reader::join(field, "left_zero"), "must be true or false");
+    }
+  }
   if (json.contains("file")) {
     reader.text(json, field, "file", buffer.file);
     if (json.contains("shape") || json.contains("fill")) {
@@ -527,6 +535,7 @@ std::string launch_to_json(const LaunchDocument& document) {
     if (buffers.contains(workspace.name)) continue;
     LaunchBuffer buffer{workspace.name, Dtype::kU8, {}, {workspace.bytes}, std::nullopt};
     if (workspace.zeroed) buffer.fill = 0;
+    buffer.left_zero = workspace.zeroed;
     buffers[workspace.name] = to_json(buffer);
   }
   json["buffers"] = std::move(buffers);

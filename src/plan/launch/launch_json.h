@@ -23,6 +23,7 @@ struct LaunchBuffer {
   std::string file;                 ///< empty: made, of `shape`
   std::vector<std::int64_t> shape;  ///< unused where there is a file
   std::optional<double> fill;       ///< nullopt: uninitialised
+  bool left_zero = false;           ///< it must be zero after the launches
 
   bool operator==(const LaunchBuffer&) const = default;
 };

@@ -7,6 +7,9 @@
 namespace attnjit::verify {
 
 std::string finding_text(const Finding& finding) {
+  if (finding.ptx_line == 0 && finding.warp < 0) {  // found after the launch
+    return fmt::format("{}: {} (seed {})", to_string(finding.kind), finding.text, finding.seed);
+  }
   std::string place;
   if (finding.source_line > 0) {
     place = fmt::format("{}:{}, ", finding.source_file, finding.source_line);

@@ -9,10 +9,13 @@ from ._nvrtc import nvrtc_path
 
 def main() -> None:
     """Becomes the command, with this process's arguments. What servers ask for Python says."""
-    if sys.argv[1:2] == ["manifest"] and any(one.split("=")[0] == "--for" for one in sys.argv):
-        from .integrations import manifests
-        manifests.main(sys.argv[2:])
-        return
+    if any(one.split("=")[0] == "--for" for one in sys.argv):
+        if sys.argv[1:2] == ["manifest"]:
+            from .integrations import manifests
+            return manifests.main(sys.argv[2:])
+        if sys.argv[1:2] == ["doctor"]:
+            from .integrations import doctor
+            sys.exit(doctor.main(sys.argv[2:]))
     found = nvrtc_path()
     if found:
         os.environ["ATTNJIT_NVRTC"] = found

@@ -25,10 +25,8 @@ def _numbers(text: str) -> List[int]:
     return numbers
 
 
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="attnjit manifest", description=__doc__.splitlines()[0])
-    made.add_argument("config", help="config.json of the model")
-    made.add_argument("--for", dest="server", required=True, choices=["vllm"])
+def add_options(made: argparse.ArgumentParser) -> None:
+    """The options of a server on which its kernels hang."""
     made.add_argument("--arch", choices=_ARCHS, help="of the GPU, on which the types of a cache of "
                       "fp8 depend; it is needed for those alone")
     made.add_argument("--tp", default="1", metavar="N[,N..]", help="--tensor-parallel-size")
@@ -43,6 +41,13 @@ def parser() -> argparse.ArgumentParser:
                       help="--decode-context-parallel-size")
     made.add_argument("--images", choices=["free", "window"], default="",
                       help="rows of an image see all of it, or what their window has of it")
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="attnjit manifest", description=__doc__.splitlines()[0])
+    made.add_argument("config", help="config.json of the model")
+    made.add_argument("--for", dest="server", required=True, choices=["vllm"])
+    add_options(made)
     made.add_argument("--name", help="the model's name; default: its architecture")
     made.add_argument("-o", dest="output", metavar="FILE", help="default: standard output")
     return made
@@ -68,17 +73,22 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
     return found
 
 
-def main(arguments: List[str]) -> None:
-    """Writes a manifest; exits as the command does."""
-    given = parser().parse_args(arguments)
-    if given.kv_cache_dtype in EIGHT_BITS and given.arch is None:
-        parser().error(f"--arch: is missing; allowed: {', '.join(_ARCHS)}")
+def model_of(given: argparse.Namespace) -> Dict[str, Any]:
+    """The model of a configuration, as the command reads it; exits as that does."""
     done = subprocess.run([command_path(), "manifest", given.config, "--json", "--tp", given.tp],
                           capture_output=True, text=True, check=False)
     if done.returncode:
         sys.stderr.write(done.stderr)
         sys.exit(done.returncode)
-    model = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def main(arguments: List[str]) -> None:
+    """Writes a manifest; exits as the command does."""
+    given = parser().parse_args(arguments)
+    if given.kv_cache_dtype in EIGHT_BITS and given.arch is None:
+        parser().error(f"--arch: is missing; allowed: {', '.join(_ARCHS)}")
+    model = model_of(given)
     head = {"name": given.name or model["name"],
             "source": "; ".join([given.config, *model["notes"]])}
     lines = ",\n    ".join(map(json.dumps, specs_of(model, given)))

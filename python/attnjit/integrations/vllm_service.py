@@ -13,11 +13,10 @@ from vllm.logger import init_logger
 
 from .. import Kernel, Service, Spec, __version__
 from ._metrics import Reporter, reporter_of
+from .vllm_names import FORBID, RECORD
 
 # NOTE: of vLLM's names, by which its configuration of logs knows who may speak.
 logger = init_logger("vllm.attnjit")
-FORBID = "ATTNJIT_FORBID_COMPILE"  #: of the environment: a kernel that no cache has is an error
-RECORD = "ATTNJIT_RECORD_KEYS"  #: of the environment: a file that gets each kernel asked for
 RECORD = "ATTNJIT_RECORD_KEYS"  #: of the environment: a file that gets each kernel asked for
 
 _services: List[Service] = []  # of this process: at most one

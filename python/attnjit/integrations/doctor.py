@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""attnjit doctor --for vllm [CONFIG]: whether the server will serve through attnjit here, and what its
+first start would compile.
+
+It runs the command's own doctor, and imports neither the server nor torch.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from importlib import metadata
+from typing import Any, Dict, List, Tuple
+
+from .. import AttnjitError, Service, __version__
+from .._abi import command_path
+from .._nvrtc import nvrtc_path
+from . import manifests
+from .vllm_names import EARLY_GROUP, FORBID, GROUP, TESTED
+
+_ENVIRONMENT = 4  # the command's exit code where the environment lacks something
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="attnjit doctor", description=__doc__.splitlines()[0])
+    made.add_argument("config", nargs="?", help="config.json of the model that is to be served")
+    made.add_argument("--for", dest="server", required=True, choices=["vllm"])
+    made.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    manifests.add_options(made)
+    return made
+
+
+def native() -> Dict[str, Any]:
+    """What `attnjit doctor --json` says of this machine."""
+    path = nvrtc_path()
+    environment = {**os.environ, **({"ATTNJIT_NVRTC": path} if path else {})}
+    done = subprocess.run([command_path(), "doctor", "--json"], env=environment,
+                          capture_output=True, text=True, check=False)
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        raise SystemExit(f"attnjit doctor: {done.stderr.strip()}") from None
+
+
+def version_of(package: str) -> str:
+    """Of an installed package; empty: there is none."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def plug_ins() -> List[str]:
+    """The groups under which an installed wheel names attnjit for vLLM."""
+    found = []
+    for distribution in metadata.distributions():
+        found += [one.group for one in distribution.entry_points
+                  if one.name == "attnjit" and one.group in (GROUP, EARLY_GROUP)]
+    return sorted(set(found))
+
+
+def kernels_of(given: argparse.Namespace, arch: str) -> List[Dict[str, Any]]:
+    """Each kernel that the model's layers ask for at start, and whether a cache has it."""
+    given.arch = arch
+    found = []
+    with Service(forbid_compile=1) as service:
+        for spec in manifests.specs_of(manifests.model_of(given), given):
+            prepared = service.prepare({"arch": arch, **spec})
+            try:
+                service.compile(prepared)
+                cached = True
+            except AttnjitError as error:
+                if error.code != "compile_forbidden":
+                    raise
+                cached = False
+            found.append({"key": prepared.key, "cached": cached, "spec": spec})
+    return found
+
+
+def _problems(said: Dict[str, Any]) -> List[Tuple[str, str]]:
+    """What is missing for a server beyond what the command's doctor knows of."""
+    found = []
+    version = said["vllm"]["version"]
+    if not version:
+        found.append(("vllm is not installed", "pip install vllm"))
+    elif not version.startswith(TESTED + "."):
+        found.append((f"vllm {version} is not the version that the backend was made for",
+                      f"install vllm=={TESTED}.*, or run scripts/test-integrations with {version}"))
+    if len(said["vllm"]["plug_ins"]) < 2:
+        found.append(("no installed wheel names attnjit as vLLM's plug-in",
+                      "pip install attnjit's wheel into vLLM's environment; a folder on PYTHONPATH "
+                      "is not enough"))
+    only = os.environ.get("VLLM_PLUGINS")
+    if only is not None and "attnjit" not in only.split(","):
+        found.append((f"VLLM_PLUGINS={only} keeps attnjit out", "add attnjit to it, or unset it"))
+    missing = [one for one in said.get("kernels", ()) if not one["cached"]]
+    if missing and said["compiling_forbidden"]:
+        found.append((f"{FORBID} is set, and {len(missing)} kernels are in no cache: the server would "
+                      "not start", "attnjit manifest CONFIG --for vllm -o M.json && "
+                      f"attnjit prewarm --arch {said['arch']} M.json"))
+    return found
+
+
+def examine(given: argparse.Namespace) -> Dict[str, Any]:
+    machine = native()
+    gpus = machine.get("gpus", [])
+    said: Dict[str, Any] = {
+        "version": __version__, "machine": machine, "torch": {"version": version_of("torch")},
+        "vllm": {"version": version_of("vllm"), "tested": TESTED, "plug_ins": plug_ins()},
+        "compiling_forbidden": os.environ.get(FORBID, "0") not in ("", "0"),
+        "arch": given.arch or next((one["arch"] for one in gpus if one.get("arch")), None)}
+    if given.config is not None:
+        if said["arch"] is None:
+            parser().error("--arch: is missing, and there is no GPU that says it")
+        said["kernels"] = kernels_of(given, said["arch"])
+    said["problems"] = machine["problems"] + [
+        {"what": what, "todo": todo} for what, todo in _problems(said)]
+    said["ok"] = not said["problems"]
+    return said
+
+
+def _short(spec: Dict[str, Any]) -> str:
+    rows = (f"{spec['max_q_len']} rows a request" if "max_q_len" in spec else "prompts and decodes")
+    mask = spec.get("mask")
+    name = mask if isinstance(mask, str) else mask.get("name") or mask["kind"]
+    heads = f"{spec['num_q_heads']}/{spec['num_q_heads'] // spec['group']}"
+    return f"{rows}, {name}, {heads} heads of {spec['qk_depth']}, {spec['qkv_dtype']}"
+
+
+def text_of(said: Dict[str, Any]) -> str:
+    machine, vllm = said["machine"], said["vllm"]
+    nvrtc, layers = machine["nvrtc"], machine["cache"]["layers"]
+    gpus = ", ".join(str(one.get("name", one)) for one in machine["gpus"])
+    rows = [("attnjit", said["version"]),
+            ("vllm", f"{vllm['version'] or 'not installed'} (made for {vllm['tested']})"),
+            ("torch", said["torch"]["version"] or "not installed"),
+            ("plug-ins", ", ".join(vllm["plug_ins"]) or "none"),
+            ("nvrtc", f"{nvrtc['version']} ({nvrtc['path']})" if nvrtc["found"] else "not found"),
+            ("gpu", gpus or "none"),
+            ("cache", ", ".join(one["path"] for one in layers) or "memory alone"),
+            ("compiling", "forbidden" if said["compiling_forbidden"] else "allowed")]
+    if "kernels" in said:
+        missing = [one for one in said["kernels"] if not one["cached"]]
+        rows.append(("kernels", f"{len(said['kernels'])} at start on {said['arch']}, of which "
+                     f"{len(missing)} would be compiled"))
+        rows += [("", _short(one["spec"])) for one in missing]
+    lines = [f"{what:<10}{found}" for what, found in rows]
+    for one in said["problems"]:
+        lines += ["", f"missing: {one['what']}", f"  {one['todo']}"]
+    return "\n".join(lines + ([] if said["problems"] else ["", "nothing is missing"])) + "\n"
+
+
+def main(arguments: List[str]) -> int:
+    """Says what it found; returns the command's exit code."""
+    given = parser().parse_args(arguments)
+    try:
+        said = examine(given)
+    except AttnjitError as error:
+        sys.stderr.write(f"attnjit doctor: {error}\n")
+        return 3
+    sys.stdout.write(json.dumps(said, indent=2) + "\n" if given.json else text_of(said))
+    return 0 if said["ok"] else _ENVIRONMENT

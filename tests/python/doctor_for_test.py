@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""attnjit doctor --for vllm: versions, plug-ins, and what the first start would compile."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from manifest_for_test import GEMMA3, LLAMA
+
+ENTRY_POINTS = "[vllm.general_plugins]\nattnjit = a:b\n[vllm.platform_plugins]\nattnjit = a:c\n"
+
+
+def attnjit(folder, *arguments, **environment):
+    path = os.pathsep.join([str(folder), os.environ["PYTHONPATH"]])
+    return subprocess.run([sys.executable, "-B", "-m", "attnjit", *arguments], capture_output=True,
+                          text=True, check=False, cwd=folder, env={
+                              **os.environ, "PYTHONPATH": path, "HOME": str(folder),
+                              "ATTNJIT_CACHE_DIR": str(folder / "cache"), **environment})
+
+
+def examined(folder, *arguments, **environment):
+    done = attnjit(folder, "doctor", "--for", "vllm", "--json", *arguments, **environment)
+    assert done.returncode in (0, 4), done
+    said = json.loads(done.stdout)
+    assert said["ok"] == (done.returncode == 0) == (said["problems"] == []), said["problems"]
+    return said, " ".join(one["what"] for one in said["problems"])
+
+
+def installed(folder, name, version, entry_points=""):
+    info = folder / f"{name}-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (info / "entry_points.txt").write_text(entry_points)
+    return info
+
+
+def versions(folder):
+    said, problems = examined(folder)
+    assert said["vllm"]["version"] == "" and "vllm is not installed" in problems, problems
+    assert "no installed wheel" in problems, problems
+    old = installed(folder, "vllm", "0.9.1")
+    assert "vllm 0.9.1 is not the version" in examined(folder)[1]
+    old.rename(folder / "vllm-0.33.2.dist-info")
+    (folder / "vllm-0.33.2.dist-info/METADATA").write_text(
+        "Metadata-Version: 2.1\nName: vllm\nVersion: 0.33.2\n")
+    installed(folder, "attnjit", "0.1.0", ENTRY_POINTS)
+    said, problems = examined(folder)
+    assert "vllm" not in problems and "wheel" not in problems, problems
+    assert said["vllm"]["plug_ins"] == ["vllm.general_plugins", "vllm.platform_plugins"]
+    assert "VLLM_PLUGINS=other" in examined(folder, VLLM_PLUGINS="other")[1]
+    assert "VLLM_PLUGINS" not in examined(folder, VLLM_PLUGINS="other,attnjit")[1]
+
+
+def kernels(folder):
+    (folder / "config.json").write_text(json.dumps(GEMMA3))
+    asked = ("config.json", "--arch", "sm_90a")
+    said, problems = examined(folder, *asked)
+    assert [one["cached"] for one in said["kernels"]] == [False] * 4, said
+    assert "FORBID" not in problems
+    assert "4 kernels are in no cache" in examined(folder, *asked, ATTNJIT_FORBID_COMPILE="1")[1]
+    text = attnjit(folder, "doctor", "--for", "vllm", *asked).stdout
+    assert "4 at start on sm_90a, of which 4 would be compiled" in text, text
+    assert not list((folder / "cache").rglob("*.cubin")), "a doctor compiles nothing"
+    if said["machine"]["nvrtc"]["found"]:
+        (folder / "config.json").write_text(json.dumps(LLAMA))
+        assert attnjit(folder, "manifest", "config.json", "--for", "vllm", "-o",
+                       "manifest.json").returncode == 0
+        done = attnjit(folder, "prewarm", "--arch", "sm_90a", "manifest.json")
+        assert done.returncode == 0, done.stderr
+        said, problems = examined(folder, *asked, ATTNJIT_FORBID_COMPILE="1")
+        assert [one["cached"] for one in said["kernels"]] == [True] * 2, said["kernels"]
+        assert "no cache" not in problems, problems
+        said, _ = examined(folder, *asked, "--page", "64")
+        assert [one["cached"] for one in said["kernels"]] == [False] * 2
+
+
+def mistakes(folder):
+    for arguments, text in ((("config.json",), "--arch"), (("missing", "--arch", "sm_90a"), "missing")):
+        done = attnjit(folder, "doctor", "--for", "vllm", *arguments)
+        if "--arch" not in arguments and done.returncode in (0, 4):
+            continue  # the GPU at hand says it
+        assert done.returncode == 2 and text in done.stderr and not done.stdout, done
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        versions(folder)
+        kernels(folder)
+        mistakes(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -25,6 +25,8 @@
 #include "spec/names.h"
 #include "spec/snippet.h"
 
+#include "../../templates/common/expression_functions.cuh"
+
 namespace attnjit::spec {
 
 enum class ExprType : std::uint8_t { kBool, kI32, kU32, kF32 };
@@ -73,26 +75,13 @@ enum class ExprFunction : std::uint8_t {
   kMin,
   kMax,
   kAbs,
-  kExp,
-  kExp2,
-  kLog,
-  kLog2,
-  kSqrt,
-  kRsqrt,
-  kTanh,
-  kSin,
-  kCos,
-  kErf,
-  kFloor,
-  kCeil,
-  kRound,
-  kTrunc,
   kFabs,
-  kPow,
-  kFmod,
   kFmin,
   kFmax,
   kFma,
+#define ATTNJIT_ENUMERATOR(Title, ...) k##Title,
+  ATTNJIT_FLOAT_FUNCTIONS(ATTNJIT_ENUMERATOR, ATTNJIT_ENUMERATOR)
+#undef ATTNJIT_ENUMERATOR
 };
 
 /// A value of any type: bool (0 or 1), i32 and the bits of a u32 in `i`, f32 in `f`.

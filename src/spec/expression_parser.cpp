@@ -22,41 +22,16 @@ namespace {
 
 constexpr int kFailed = -1;
 
-struct BinaryRow {
-  std::string_view sign;
-  ExprOp op;
-  int precedence;
-};
-constexpr int kComparePrecedence = 7;
-constexpr int kEqualPrecedence = 6;
-constexpr BinaryRow kBinary[] = {
-    {"*", ExprOp::kMultiply, 10},
-    {"/", ExprOp::kDivide, 10},
-    {"%", ExprOp::kModulo, 10},
-    {"+", ExprOp::kAdd, 9},
-    {"-", ExprOp::kSubtract, 9},
-    {"<<", ExprOp::kShiftLeft, 8},
-    {">>", ExprOp::kShiftRight, 8},
-    {"<", ExprOp::kLess, kComparePrecedence},
-    {"<=", ExprOp::kLessEqual, kComparePrecedence},
-    {">", ExprOp::kGreater, kComparePrecedence},
-    {">=", ExprOp::kGreaterEqual, kComparePrecedence},
-    {"==", ExprOp::kEqual, kEqualPrecedence},
-    {"!=", ExprOp::kNotEqual, kEqualPrecedence},
-    {"&", ExprOp::kBitAnd, 5},
-    {"^", ExprOp::kBitXor, 4},
-    {"|", ExprOp::kBitOr, 3},
-    {"&&", ExprOp::kAnd, 2},
-    {"||", ExprOp::kOr, 1},
-};
-
-const BinaryRow* find_binary(const Token& token) {
+/// The operator between two operands that a token is, or null.
+const OperatorRow* find_binary(const Token& token) {
   if (token.kind != Token::Kind::kSign) return nullptr;
-  for (const BinaryRow& row : kBinary) {
+  for (const OperatorRow& row : expression_operators()) {
     if (row.sign == token.text) return &row;
   }
   return nullptr;
 }
+
+bool is_comparison(ExprOp op) { return op >= ExprOp::kLess && op <= ExprOp::kNotEqual; }
 
 std::optional<ExprType> type_from_name(std::string_view name) {
   if (name == "int") return ExprType::kI32;
@@ -278,7 +253,7 @@ class Parser {
     int left = unary();
     int chained = 0;  // the precedence of the comparison that `left` is, without brackets
     while (left != kFailed) {
-      const BinaryRow* row = find_binary(token_);
+      const OperatorRow* row = find_binary(token_);
       if (row == nullptr || row->precedence < min_precedence) break;
       const Token at = token_;
       if (row->precedence == chained) {
@@ -290,9 +265,7 @@ class Parser {
       const int right = binary(row->precedence + 1);
       if (right == kFailed) return kFailed;
       left = combine_operands(row->op, left, right, at);
-      const bool comparison =
-          row->precedence == kComparePrecedence || row->precedence == kEqualPrecedence;
-      chained = comparison ? row->precedence : 0;
+      chained = is_comparison(row->op) ? row->precedence : 0;
     }
     return left;
   }
@@ -337,8 +310,7 @@ class Parser {
         return fail_at(right, fmt::format("`{}` by 0", at.text), "the divisor is the constant 0");
       }
     }
-    const bool compares = op >= Op::kLess && op <= Op::kNotEqual;
-    return with_operands(op, compares ? Type::kBool : type, type, left, right, at);
+    return with_operands(op, is_comparison(op) ? Type::kBool : type, type, left, right, at);
   }
 
   int with_operands(Op op, Type type, Type operands, int left, int right, const Token& at) {

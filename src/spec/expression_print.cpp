@@ -6,76 +6,9 @@
 
 #include "spec/expression.h"
 #include "spec/expression_functions.h"
+#include "spec/text.h"
 
 namespace attnjit::spec {
-namespace {
-
-std::string_view sign_of(ExprOp op) {
-  switch (op) {
-    case ExprOp::kAdd:
-      return "+";
-    case ExprOp::kSubtract:
-      return "-";
-    case ExprOp::kMultiply:
-      return "*";
-    case ExprOp::kDivide:
-      return "/";
-    case ExprOp::kBitAnd:
-      return "&";
-    case ExprOp::kBitOr:
-      return "|";
-    case ExprOp::kBitXor:
-      return "^";
-    case ExprOp::kLess:
-      return "<";
-    case ExprOp::kLessEqual:
-      return "<=";
-    case ExprOp::kGreater:
-      return ">";
-    case ExprOp::kGreaterEqual:
-      return ">=";
-    case ExprOp::kEqual:
-      return "==";
-    case ExprOp::kNotEqual:
-      return "!=";
-    // NOTE: both sides are computed, which nobody sees: && and || become a branch for each score,
-    // with which a mask of four tests took twice the instructions.
-    case ExprOp::kAnd:
-      return "&";
-    case ExprOp::kOr:
-      return "|";
-    default:
-      return "";
-  }
-}
-
-/// The helper that stands for an operator whose meaning C leaves open; empty: the sign will do.
-std::string_view helper_of(const ExprNode& node) {
-  const bool real = node.type == ExprType::kF32;
-  switch (node.op) {
-    case ExprOp::kAdd:
-      return real ? "" : "expr_add";
-    case ExprOp::kSubtract:
-      return real ? "" : "expr_sub";
-    case ExprOp::kMultiply:
-      // NOTE: the float expr_mul is a multiplication that the compiler may not contract with an
-      // addition into an fma, so that what decides visibility rounds as it does in the reference.
-      return real && node.uses_score ? "" : "expr_mul";
-    case ExprOp::kDivide:
-      return real ? "" : "expr_div";
-    case ExprOp::kModulo:
-      return "expr_mod";
-    case ExprOp::kShiftLeft:
-      return "expr_shl";
-    case ExprOp::kShiftRight:
-      return "expr_shr";
-    default:
-      return "";
-  }
-}
-
-}  // namespace
-
 std::string literal_text(ExprType type, const ExprValue& value) {
   if (type == ExprType::kBool) return value.i != 0 ? "true" : "false";
   if (type == ExprType::kF32) {
@@ -122,7 +55,7 @@ class Printer {
     out_ += ')';
   }
 
-  void print_prefix(char sign, const ExprNode& node) {
+  void print_prefix(std::string_view sign, const ExprNode& node) {
     out_ += '(';
     out_ += sign;
     print(arg(node, 0));
@@ -159,24 +92,6 @@ class Printer {
         print(arg(node, 0));
         out_ += arg(node, 0).type == ExprType::kF32 ? " != 0.0f)" : " != 0)";
         return;
-      case ExprOp::kToI32:
-        return print_call("to_i32", node);
-      case ExprOp::kToU32:
-        return print_call("to_u32", node);
-      case ExprOp::kToF32:
-        return print_call("to_f32", node);
-      case ExprOp::kNot:
-        return print_prefix('!', node);
-      case ExprOp::kBitNot:
-        return print_prefix('~', node);
-      case ExprOp::kNegate:
-        return node.type == ExprType::kF32 ? print_prefix('-', node) : print_call("expr_neg", node);
-      case ExprOp::kBitAnd:
-        return print_infix("&", node);
-      case ExprOp::kBitOr:
-        return print_infix("|", node);
-      case ExprOp::kBitXor:
-        return print_infix(node.type == ExprType::kBool ? "!=" : "^", node);
       case ExprOp::kSelect:
         out_ += '(';
         print(arg(node, 0));
@@ -186,19 +101,22 @@ class Printer {
         print(arg(node, 2));
         out_ += ')';
         return;
-      case ExprOp::kCall:
-        return print_call(
-            fmt::format("expr_{}",
-                        expression_functions()[static_cast<std::size_t>(node.function)].name),
-            node);
       default:
-        break;
+        return print_operation(node);
     }
-    const std::string_view helper = helper_of(node);
-    if (helper.empty()) {
-      print_infix(sign_of(node.op), node);
+  }
+
+  void print_operation(const ExprNode& node) {
+    std::string_view text = find_operation(node)->cuda[node.type];
+    // NOTE: the float expr_mul is a multiplication that the compiler may not contract with an
+    // addition into an fma, so that what decides visibility rounds as it does in the reference.
+    if (node.op == ExprOp::kMultiply && node.type == ExprType::kF32 && node.uses_score) text = "*";
+    if (is_name_begin(text.front())) {
+      print_call(text, node);
+    } else if (node.num_args == 1) {
+      print_prefix(text, node);
     } else {
-      print_call(helper, node);
+      print_infix(text, node);
     }
   }
 

@@ -20,150 +20,12 @@ namespace attnjit::spec {
 namespace {
 
 using Op = ExprOp;
-using F = ExprFunction;
-using RangeValue = std::variant<IntRange, FloatRange, UintRange>;
 
-/// Whether an operation says anything where nothing is known of some operands.
-enum class Unknown : std::uint8_t {
-  kSpreads,  ///< no: neither is anything known of its value
-  kBounded,  ///< yes: another operand bounds its value, or decides it
-};
-
-/// An operation over ranges: as the printed text names it, and as the host computes it.
-struct RangeRow {
-  std::string_view name;  ///< empty: nothing is known of its value
-  RangeValue (*compute)(std::span<const RangeValue> args) = nullptr;
-  Unknown unknown = Unknown::kSpreads;
-};
-
-/// The function that an operation is, called with operands of the types that it has.
-template <class Function, class... Ranges>
-RangeValue call(Function function, const Ranges&... args) {
-  return std::visit(
-      [&](const auto&... of_types) -> RangeValue {
-        if constexpr (requires { function(of_types...); }) {
-          return function(of_types...);
-        } else {
-          return any_float();  // the parser makes no such node
-        }
-      },
-      args...);
+/// What an operation is over ranges. Of leaves nothing is known.
+RangeRule rule_of(const ExprNode& node) {
+  const Operation* operation = find_operation(node);
+  return operation == nullptr ? RangeRule{} : operation->range[node.type];
 }
-template <class Function>
-RangeValue call_all(Function function, std::span<const RangeValue> args) {
-  switch (args.size()) {
-    case 1:
-      return call(function, args[0]);
-    case 2:
-      return call(function, args[0], args[1]);
-    default:
-      return call(function, args[0], args[1], args[2]);
-  }
-}
-
-// NOTE: a macro, so that a row says once which function it is, for the host and for the device.
-#define ATTNJIT_RANGE(function, ...)                                             \
-  {                                                                              \
-#function, [](std::span<const RangeValue> args) {                              \
-      return call_all([](const auto&... range) -> decltype(function(range...)) {   \
-        return function(range...);                                                 \
-      }, args);                                                                    \
-    } __VA_OPT__(, ) __VA_ARGS__ \
-  }
-
-RangeRow row_of_call(F function) {
-  switch (function) {
-    case F::kMin:
-    case F::kFmin:
-      return ATTNJIT_RANGE(range_min, Unknown::kBounded);
-    case F::kMax:
-    case F::kFmax:
-      return ATTNJIT_RANGE(range_max, Unknown::kBounded);
-    case F::kAbs:
-    case F::kFabs:
-      return ATTNJIT_RANGE(range_abs);
-    case F::kFloor:
-      return ATTNJIT_RANGE(range_floor);
-    case F::kCeil:
-      return ATTNJIT_RANGE(range_ceil);
-    case F::kRound:
-      return ATTNJIT_RANGE(range_round);
-    case F::kTrunc:
-      return ATTNJIT_RANGE(range_trunc);
-    case F::kSqrt:
-      return ATTNJIT_RANGE(range_sqrt);
-    default:
-      // How the device rounds these is not told, and so neither is whether it keeps their order.
-      return {};
-  }
-}
-
-/// The row of an operation. Leaves have none.
-RangeRow row_of(const ExprNode& node) {
-  switch (node.op) {
-    case Op::kToBool:
-      return ATTNJIT_RANGE(range_to_bool);
-    case Op::kToI32:
-      return ATTNJIT_RANGE(range_to_i32);
-    case Op::kToU32:
-      return ATTNJIT_RANGE(range_to_u32);
-    case Op::kToF32:
-      return ATTNJIT_RANGE(range_to_f32);
-    case Op::kNot:
-      return ATTNJIT_RANGE(range_not);
-    case Op::kNegate:
-      return ATTNJIT_RANGE(range_negate);
-    case Op::kBitNot:
-      return ATTNJIT_RANGE(range_bit_not);
-    case Op::kAdd:
-      return ATTNJIT_RANGE(range_add);
-    case Op::kSubtract:
-      return ATTNJIT_RANGE(range_subtract);
-    case Op::kMultiply:
-      return ATTNJIT_RANGE(range_multiply);
-    case Op::kDivide:
-      return ATTNJIT_RANGE(range_divide, Unknown::kBounded);
-    case Op::kModulo:
-      return ATTNJIT_RANGE(range_modulo, Unknown::kBounded);
-    case Op::kShiftLeft:
-      return ATTNJIT_RANGE(range_shift_left);
-    case Op::kShiftRight:
-      return ATTNJIT_RANGE(range_shift_right, Unknown::kBounded);
-    case Op::kBitAnd:
-      if (node.type == ExprType::kBool) return ATTNJIT_RANGE(range_and, Unknown::kBounded);
-      return ATTNJIT_RANGE(range_bit_and, Unknown::kBounded);
-    case Op::kBitOr:
-      if (node.type == ExprType::kBool) return ATTNJIT_RANGE(range_or, Unknown::kBounded);
-      return ATTNJIT_RANGE(range_bit_or, Unknown::kBounded);
-    case Op::kBitXor:
-      if (node.type == ExprType::kBool) return ATTNJIT_RANGE(range_not_equal);
-      return ATTNJIT_RANGE(range_bit_xor);
-    case Op::kLess:
-      return ATTNJIT_RANGE(range_less);
-    case Op::kLessEqual:
-      return ATTNJIT_RANGE(range_less_equal);
-    case Op::kGreater:
-      return ATTNJIT_RANGE(range_greater);
-    case Op::kGreaterEqual:
-      return ATTNJIT_RANGE(range_greater_equal);
-    case Op::kEqual:
-      return ATTNJIT_RANGE(range_equal);
-    case Op::kNotEqual:
-      return ATTNJIT_RANGE(range_not_equal);
-    case Op::kAnd:
-      return ATTNJIT_RANGE(range_and, Unknown::kBounded);
-    case Op::kOr:
-      return ATTNJIT_RANGE(range_or, Unknown::kBounded);
-    case Op::kSelect:
-      return ATTNJIT_RANGE(range_select, Unknown::kBounded);
-    case Op::kCall:
-      return row_of_call(node.function);
-    default:
-      return {};
-  }
-}
-
-#undef ATTNJIT_RANGE
 
 RangeValue unknown_of(ExprType type) {
   switch (type) {
@@ -187,8 +49,15 @@ RangeValue exact(ExprType type, const ExprValue& value) {
 
 /// Both, and what is between them. @pre they are of one type
 RangeValue hull_of(const RangeValue& a, const RangeValue& b) {
-  return call([](const auto& x, const auto& y) -> decltype(hull(x, y)) { return hull(x, y); }, a,
-              b);
+  return std::visit(
+      [](const auto& x, const auto& y) -> RangeValue {
+        if constexpr (requires { hull(x, y); }) {
+          return hull(x, y);
+        } else {
+          return any_float();
+        }
+      },
+      a, b);
 }
 
 /// Whether a node is a constant that can be written as a literal: infinity and NaN cannot.
@@ -214,15 +83,15 @@ bool may_be_one(const Expression& expression, const ExprNode& node) {
 bool is_known(const Expression& expression, const ExprNode& node) {
   if (node.num_args == 0) return true;
   if (is_element(node)) return may_be_one(expression, node);
-  const RangeRow row = row_of(node);
-  if (row.name.empty()) return false;
+  const RangeRule rule = rule_of(node);
+  if (rule.name.empty()) return false;
   bool all = true, any = false;
   for (int i = 0; i < node.num_args; ++i) {
     const bool known = is_known(expression, expression.nodes[node.args[i]]);
     all &= known;
     any |= known;
   }
-  return row.unknown == Unknown::kBounded ? any : all;
+  return rule.unknown == Unknown::kBounded ? any : all;
 }
 
 class Printer {
@@ -263,11 +132,11 @@ class Printer {
       default:
         break;
     }
-    const RangeRow row = row_of(node);
-    if (row.name.empty() || node.constant) {
+    const RangeRule rule = rule_of(node);
+    if (rule.name.empty() || node.constant) {
       out_ += "any_float()";
     } else {
-      print_call(row.name, node);
+      print_call(rule.name, node);
     }
   }
 
@@ -288,14 +157,14 @@ struct RangeEvaluator::State {
   ArrayRanges arrays;
   bool any_params;  ///< nothing is known of them
   std::vector<RangeValue> values;
-  std::vector<RangeRow> rows;
+  std::vector<RangeRule> rules;
 
   State(const Expression& of, std::vector<ParamView> given, ArrayRanges known, bool any)
       : expression(of), params(std::move(given)), arrays(known), any_params(any) {
     params.resize(of.params.size());
     for (const ExprNode& node : of.nodes) {
       values.push_back(is_literal(node) ? exact(node.type, node.value) : unknown_of(node.type));
-      rows.push_back(row_of(node));
+      rules.push_back(rule_of(node));
     }
   }
 
@@ -375,12 +244,12 @@ struct RangeEvaluator::State {
       default:
         break;
     }
-    if (rows[n].compute == nullptr) return unknown_of(node.type);
+    if (rules[n].compute == nullptr) return unknown_of(node.type);
     std::array<RangeValue, 3> args;
     for (std::size_t i = 0; i < args.size() && i < node.num_args; ++i) {
       args[i] = values[node.args[i]];
     }
-    return rows[n].compute(std::span<const RangeValue>(args.data(), node.num_args));
+    return rules[n].compute(std::span<const RangeValue>(args.data(), node.num_args));
   }
 };
 

@@ -16,130 +16,6 @@
 namespace attnjit::spec {
 namespace {
 
-using F = ExprFunction;
-
-/// An operation of one or two operands as the code has it.
-struct Instruction {
-  unsigned op = kStackLoad;
-  bool exchanged = false;  ///< a > b is b < a
-  bool none = false;       ///< it changes no bit
-};
-
-unsigned by_type(ExprType type, unsigned of_int, unsigned of_uint, unsigned of_float) {
-  if (type == ExprType::kF32) return of_float;
-  return type == ExprType::kU32 ? of_uint : of_int;
-}
-
-unsigned function_op(F function, ExprType type) {
-  switch (function) {
-    case F::kMin:
-    case F::kFmin:
-      return by_type(type, kStackMinInt, kStackMinUint, kStackMinFloat);
-    case F::kMax:
-    case F::kFmax:
-      return by_type(type, kStackMaxInt, kStackMaxUint, kStackMaxFloat);
-    case F::kAbs:
-    case F::kFabs:
-      return by_type(type, kStackAbsInt, kStackLoad, kStackAbsFloat);
-    case F::kExp:
-      return kStackExp;
-    case F::kExp2:
-      return kStackExp2;
-    case F::kLog:
-      return kStackLog;
-    case F::kLog2:
-      return kStackLog2;
-    case F::kSqrt:
-      return kStackSqrt;
-    case F::kRsqrt:
-      return kStackRsqrt;
-    case F::kTanh:
-      return kStackTanh;
-    case F::kSin:
-      return kStackSin;
-    case F::kCos:
-      return kStackCos;
-    case F::kErf:
-      return kStackErf;
-    case F::kFloor:
-      return kStackFloor;
-    case F::kCeil:
-      return kStackCeil;
-    case F::kRound:
-      return kStackRound;
-    case F::kTrunc:
-      return kStackTrunc;
-    case F::kPow:
-      return kStackPow;
-    case F::kFmod:
-      return kStackFmod;
-    case F::kFma:
-      return kStackFma;
-  }
-  return kStackLoad;
-}
-
-/// What a node's operation is. @pre it has operands, and is neither an element nor a selection
-Instruction instruction_of(const ExprNode& node, ExprType type) {
-  const bool real = type == ExprType::kF32;
-  switch (node.op) {
-    case ExprOp::kToBool:
-      return {real ? kStackFloatToBool : kStackIntToBool, false, type == ExprType::kBool};
-    case ExprOp::kToI32:
-      return {kStackFloatToInt, false, !real};
-    case ExprOp::kToU32:
-      return {kStackFloatToUint, false, !real};
-    case ExprOp::kToF32:
-      return {type == ExprType::kU32 ? kStackUintToFloat : kStackIntToFloat, false, real};
-    case ExprOp::kNot:
-      return {kStackNot};
-    case ExprOp::kNegate:
-      return {real ? kStackNegateFloat : kStackNegateInt};
-    case ExprOp::kBitNot:
-      return {kStackBitNot};
-    case ExprOp::kAdd:
-      return {real ? kStackAddFloat : kStackAdd};
-    case ExprOp::kSubtract:
-      return {real ? kStackSubtractFloat : kStackSubtract};
-    case ExprOp::kMultiply:
-      return {real ? kStackMultiplyFloat : kStackMultiply};
-    case ExprOp::kDivide:
-      return {by_type(type, kStackDivideInt, kStackDivideUint, kStackDivideFloat)};
-    case ExprOp::kModulo:
-      return {by_type(type, kStackModuloInt, kStackModuloUint, kStackFmod)};
-    case ExprOp::kShiftLeft:
-      return {kStackShiftLeft};
-    case ExprOp::kShiftRight:
-      return {by_type(type, kStackShiftRightInt, kStackShiftRightUint, kStackShiftRightInt)};
-    case ExprOp::kBitAnd:
-    case ExprOp::kAnd:
-      return {kStackAnd};
-    case ExprOp::kBitOr:
-    case ExprOp::kOr:
-      return {kStackOr};
-    case ExprOp::kBitXor:
-      return {kStackXor};
-    case ExprOp::kLess:
-    case ExprOp::kGreater:
-      return {by_type(type, kStackLessInt, kStackLessUint, kStackLessFloat),
-              node.op == ExprOp::kGreater};
-    case ExprOp::kLessEqual:
-    case ExprOp::kGreaterEqual:
-      return {by_type(type, kStackLessEqualInt, kStackLessEqualUint, kStackLessEqualFloat),
-              node.op == ExprOp::kGreaterEqual};
-    case ExprOp::kEqual:
-      return {real ? kStackEqualFloat : kStackEqualInt};
-    case ExprOp::kNotEqual:
-      return {real ? kStackNotEqualFloat : kStackNotEqualInt};
-    case ExprOp::kCall: {
-      const bool same = type == ExprType::kU32 && node.function == F::kAbs;
-      return {function_op(node.function, type), false, same};
-    }
-    default:
-      return {};
-  }
-}
-
 unsigned float_flag(ExprType type) { return type == ExprType::kF32 ? kStackFloat : 0; }
 
 std::uint32_t bits_of(ExprType type, const ExprValue& value) {
@@ -263,18 +139,19 @@ class Compiler {
     if (is_leaf(here)) return emit_with(kStackLoad | (push ? kStackPush : 0), here);
     if (is_total_row(here)) return make_total_row(push);
     if (is_element(here)) return make_element(here, push);
-    if (here.op == ExprOp::kSelect || (here.op == ExprOp::kCall && here.num_args == 3)) {
+    const Operation& operation = *find_operation(here);
+    if (here.num_args == 3) {
       make_operands(here, push);
-      return emit((here.op == ExprOp::kSelect ? kStackSelect : kStackFma) | float_flag(here.type) |
+      return emit(operation.stack[here.type] | float_flag(here.type) |
                   kOperandStack << kStackOperandShift);
     }
-    const Instruction instruction = instruction_of(here, node(here.args[0]).type);
+    const StackOp op = operation.stack[node(here.args[0]).type];
     if (here.num_args == 1) {
       make(here.args[0], push);
-      if (!instruction.none) emit(instruction.op);
+      if (op != kStackLoad) emit(op);
       return;
     }
-    make_two(here.args[0], here.args[1], instruction.op, instruction.exchanged, push);
+    make_two(here.args[0], here.args[1], op, operation.exchanged, push);
   }
 
   /// All operands: the last in the accumulator, the others on the stack.

@@ -3,6 +3,7 @@
 // undefined behaviour. The CPU reference evaluates the same meanings.
 #pragma once
 
+#include "common/expression_functions.cuh"
 #include "common/ptx.cuh"
 
 namespace attnjit {
@@ -168,26 +169,16 @@ ATTNJIT_DEVICE float expr_max(float a, float b) { return fmaxf(a, b); }
 ATTNJIT_DEVICE float expr_abs(float a) { return fabsf(a); }
 ATTNJIT_DEVICE float expr_div(float a, float b) { return a / b; }
 ATTNJIT_DEVICE float expr_mod(float a, float b) { return fmodf(a, b); }
-ATTNJIT_DEVICE float expr_fmod(float a, float b) { return fmodf(a, b); }
 ATTNJIT_DEVICE float expr_fmin(float a, float b) { return fminf(a, b); }
 ATTNJIT_DEVICE float expr_fmax(float a, float b) { return fmaxf(a, b); }
 ATTNJIT_DEVICE float expr_fabs(float a) { return fabsf(a); }
-ATTNJIT_DEVICE float expr_exp(float a) { return expf(a); }
-ATTNJIT_DEVICE float expr_exp2(float a) { return exp2f(a); }
-ATTNJIT_DEVICE float expr_log(float a) { return logf(a); }
-ATTNJIT_DEVICE float expr_log2(float a) { return log2f(a); }
-ATTNJIT_DEVICE float expr_sqrt(float a) { return sqrtf(a); }
-ATTNJIT_DEVICE float expr_rsqrt(float a) { return rsqrtf(a); }
-ATTNJIT_DEVICE float expr_pow(float a, float b) { return powf(a, b); }
-ATTNJIT_DEVICE float expr_sin(float a) { return sinf(a); }
-ATTNJIT_DEVICE float expr_cos(float a) { return cosf(a); }
-ATTNJIT_DEVICE float expr_tanh(float a) { return tanhf(a); }
-ATTNJIT_DEVICE float expr_erf(float a) { return erff(a); }
 ATTNJIT_DEVICE float expr_fma(float a, float b, float c) { return fmaf(a, b, c); }
-ATTNJIT_DEVICE float expr_floor(float a) { return floorf(a); }
-ATTNJIT_DEVICE float expr_ceil(float a) { return ceilf(a); }
-ATTNJIT_DEVICE float expr_round(float a) { return roundf(a); }
-ATTNJIT_DEVICE float expr_trunc(float a) { return truncf(a); }
+#define ATTNJIT_FUNCTION_OF_FLOATS(Title, name, c_name, arity, ...) \
+  ATTNJIT_DEVICE float expr_##name(ATTNJIT_PARAMS_##arity(float)) { \
+    return c_name(ATTNJIT_ARGS_##arity(a, b));                      \
+  }
+ATTNJIT_FLOAT_FUNCTIONS(ATTNJIT_FUNCTION_OF_FLOATS, ATTNJIT_FUNCTION_OF_FLOATS)
+#undef ATTNJIT_FUNCTION_OF_FLOATS
 
 /// cvt.rzi.s32.f32 (9.7.9.21): truncates, saturates; NaN gives 0.
 ATTNJIT_DEVICE int to_i32(float a) { return __float2int_rz(a); }

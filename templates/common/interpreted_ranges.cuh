@@ -128,16 +128,11 @@ ATTNJIT_DEVICE FloatRange stack_floats(u32 op, FloatRange a, FloatRange b) {
       return range_multiply(a, b);
     case kStackDivideFloat:
       return range_divide(a, b);
-    case kStackSqrt:
-      return range_sqrt(a);
-    case kStackFloor:
-      return range_floor(a);
-    case kStackCeil:
-      return range_ceil(a);
-    case kStackRound:
-      return range_round(a);
-    case kStackTrunc:
-      return range_trunc(a);
+#define ATTNJIT_RANGED(Title, name, ...) \
+  case kStack##Title:                    \
+    return range_##name(a);
+      ATTNJIT_FLOAT_FUNCTIONS(ATTNJIT_NO_ROW, ATTNJIT_RANGED)
+#undef ATTNJIT_RANGED
     default:
       // How these round is not told, and so neither is whether they keep their operands' order.
       return any_float();

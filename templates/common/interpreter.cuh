@@ -32,42 +32,15 @@ struct RowCoords {
 
 /// An operation that takes many instructions: of one score.
 ATTNJIT_DEVICE u32 slow_operation(u32 op, u32 a, u32 b) {
-  const float x = as_float(a);
+  const float x = as_float(a), y = as_float(b);
   switch (op) {
-    case kStackDivideFloat:
-      return as_bits(expr_div(x, as_float(b)));
-    case kStackExp:
-      return as_bits(expr_exp(x));
-    case kStackExp2:
-      return as_bits(expr_exp2(x));
-    case kStackLog:
-      return as_bits(expr_log(x));
-    case kStackLog2:
-      return as_bits(expr_log2(x));
-    case kStackSqrt:
-      return as_bits(expr_sqrt(x));
-    case kStackRsqrt:
-      return as_bits(expr_rsqrt(x));
-    case kStackTanh:
-      return as_bits(expr_tanh(x));
-    case kStackSin:
-      return as_bits(expr_sin(x));
-    case kStackCos:
-      return as_bits(expr_cos(x));
-    case kStackErf:
-      return as_bits(expr_erf(x));
-    case kStackFloor:
-      return as_bits(expr_floor(x));
-    case kStackCeil:
-      return as_bits(expr_ceil(x));
-    case kStackRound:
-      return as_bits(expr_round(x));
-    case kStackTrunc:
-      return as_bits(expr_trunc(x));
-    case kStackPow:
-      return as_bits(expr_pow(x, as_float(b)));
-    default:
-      return as_bits(expr_fmod(x, as_float(b)));
+#define ATTNJIT_SLOW(Title, name, c_name, arity, ...) \
+  case kStack##Title:                                 \
+    return as_bits(expr_##name(ATTNJIT_ARGS_##arity(x, y)));
+    ATTNJIT_FLOAT_FUNCTIONS(ATTNJIT_SLOW, ATTNJIT_SLOW)
+#undef ATTNJIT_SLOW
+    default:  // kStackDivideFloat
+      return as_bits(expr_div(x, y));
   }
 }
 

@@ -9,6 +9,10 @@
 // NOTE: the library compiles this file for the host, too (src/spec/stack_code.h): it is plain C++.
 #pragma once
 
+#ifndef ATTNJIT_FLOAT_FUNCTIONS
+#include "common/expression_functions.cuh"
+#endif
+
 namespace attnjit {
 
 constexpr int kStackInstructions = 256;  ///< of a mask and a score modification together
@@ -70,22 +74,9 @@ enum StackOp : unsigned {
   kStackModuloInt,
   kStackModuloUint,
   kStackDivideFloat,
-  kStackExp,
-  kStackExp2,
-  kStackLog,
-  kStackLog2,
-  kStackSqrt,
-  kStackRsqrt,
-  kStackTanh,
-  kStackSin,
-  kStackCos,
-  kStackErf,
-  kStackFloor,
-  kStackCeil,
-  kStackRound,
-  kStackTrunc,
-  kStackPow,
-  kStackFmod,
+#define ATTNJIT_STACK_OP(Title, ...) kStack##Title,
+  ATTNJIT_FLOAT_FUNCTIONS(ATTNJIT_STACK_OP, ATTNJIT_STACK_OP)
+#undef ATTNJIT_STACK_OP
 };
 
 /// Where the operand is: bits 8 to 11.

@@ -7,6 +7,8 @@ torch is installed, they use torch's functions instead of attnjit.language's.
 """
 import json
 import math
+import pathlib
+import re
 import subprocess
 import sys
 
@@ -192,7 +194,25 @@ def names():
     assert attnjit.mask(lambda b, h, q, kv: q >= kv).spec["name"] == "mask"
 
 
+def functions():
+    """The table of functions is what Python traces, and what the document lists."""
+    root = pathlib.Path(__file__).resolve().parents[2]
+    table = (root / "templates/common/expression_functions.cuh").read_text(encoding="utf-8")
+    listed = (root / "docs/snippets.md").read_text(encoding="utf-8")
+    listed = re.search(r"These take floats: `([^`]+)`", listed).group(1).split()
+    rows = re.findall(r"^  (?:OPAQUE|RANGED)\(\w+, (\w+), \w+, (\d),", table, re.MULTILINE)
+    assert len(rows) > 10 and sorted(listed) == sorted(
+        [name for name, _ in rows] + ["fabs", "fmin", "fmax", "fma"]), (rows, listed)
+    operands = [language.Symbol("score", "float"), language.Symbol("p.x", "float")]
+    for name, arity in rows:
+        if name == "round":  # halves away from zero: Python's and torch's go to the even number
+            continue
+        made = getattr(language, name)(*operands[:int(arity)])
+        assert made.code.startswith(name + "(score"), made.code
+
+
 points = list(grid())
 compare()
 refusals()
 names()
+functions()

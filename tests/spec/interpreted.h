@@ -32,23 +32,11 @@ inline float __uint_as_float(u32 bits) { return std::bit_cast<float>(bits); }
 inline u32 __float_as_uint(float value) { return std::bit_cast<u32>(value); }
 
 using spec::shim::expr_abs, spec::shim::expr_min, spec::shim::expr_max, spec::shim::expr_shl,
-    spec::shim::expr_shr, spec::shim::expr_div, spec::shim::expr_mod, spec::shim::expr_floor,
-    spec::shim::expr_ceil, spec::shim::expr_round, spec::shim::expr_trunc, spec::shim::expr_sqrt,
-    spec::shim::expr_fmod, spec::shim::expr_exp2;
-
-// NOTE: as the reference has them: in double, rounded once.
-inline float rounded(double value) { return static_cast<float>(value); }
-inline double wide(float value) { return static_cast<double>(value); }
+    spec::shim::expr_shr, spec::shim::expr_div, spec::shim::expr_mod;
+#define ATTNJIT_USING(title, name, ...) using spec::shim::expr_##name;
+ATTNJIT_FLOAT_FUNCTIONS(ATTNJIT_USING, ATTNJIT_USING)
+#undef ATTNJIT_USING
 inline float expr_div(float a, float b) { return a / b; }
-inline float expr_exp(float a) { return rounded(std::exp(wide(a))); }
-inline float expr_log(float a) { return rounded(std::log(wide(a))); }
-inline float expr_log2(float a) { return rounded(std::log2(wide(a))); }
-inline float expr_rsqrt(float a) { return rounded(1.0 / std::sqrt(wide(a))); }
-inline float expr_tanh(float a) { return rounded(std::tanh(wide(a))); }
-inline float expr_sin(float a) { return rounded(std::sin(wide(a))); }
-inline float expr_cos(float a) { return rounded(std::cos(wide(a))); }
-inline float expr_erf(float a) { return rounded(std::erf(wide(a))); }
-inline float expr_pow(float a, float b) { return rounded(std::pow(wide(a), wide(b))); }
 inline float expr_fma(float a, float b, float c) { return std::fma(a, b, c); }
 
 }  // namespace attnjit

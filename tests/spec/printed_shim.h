@@ -109,14 +109,15 @@ inline float expr_max(float a, float b) { return std::fmax(a, b); }
 inline float expr_abs(float a) { return std::fabs(a); }
 inline float expr_fabs(float a) { return std::fabs(a); }
 inline float expr_fmax(float a, float b) { return std::fmax(a, b); }
-inline float expr_fmod(float a, float b) { return std::fmod(a, b); }
-inline float expr_floor(float a) { return std::floor(a); }
-inline float expr_ceil(float a) { return std::ceil(a); }
-inline float expr_round(float a) { return std::round(a); }
-inline float expr_trunc(float a) { return std::trunc(a); }
-inline float expr_sqrt(float a) { return std::sqrt(a); }
-// NOTE: exp2f may differ from the reference by an ulp.
-inline float expr_exp2(float a) { return static_cast<float>(std::exp2(static_cast<double>(a))); }
+// NOTE: as the reference has them, in double and rounded once: expf and others may differ by an
+// ulp.
+#define ATTNJIT_ROUNDED(title, name, c_name, arity, value)                              \
+  inline double wide_##name(ATTNJIT_PARAMS_##arity(double)) { return value; }           \
+  inline float expr_##name(ATTNJIT_PARAMS_##arity(float)) {                             \
+    return static_cast<float>(wide_##name(ATTNJIT_ARGS_##arity(double{a}, double{b}))); \
+  }
+ATTNJIT_FLOAT_FUNCTIONS(ATTNJIT_ROUNDED, ATTNJIT_ROUNDED)
+#undef ATTNJIT_ROUNDED
 inline int to_i32(bool a) { return a ? 1 : 0; }
 inline int to_i32(int a) { return a; }
 inline int to_i32(float a) {

@@ -179,7 +179,7 @@ def write(folder):
     for name in DOCUMENTS:
         path = ROOT / name
         for one in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if one.is_file() and one.suffix in (".md", ".svg", ".png", ".c", ".cpp", ".h", ""):
+            if one.is_file() and one.suffix in (".md", ".svg", ".png", ".json", ".c", ".cpp", ".h", ""):
                 target = pages / one.relative_to(ROOT)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(one.read_bytes())

@@ -72,6 +72,10 @@ def kernels(folder):
         said, problems = examined(folder, *asked, ATTNJIT_FORBID_COMPILE="1")
         assert [one["cached"] for one in said["kernels"]] == [True] * 2, said["kernels"]
         assert "no cache" not in problems, problems
+        # As an image has it: what was prewarmed is a lower layer.
+        layers = f"{folder / 'scratch'}:{folder / 'cache'}"
+        said, _ = examined(folder, *asked, ATTNJIT_CACHE_DIR=layers)
+        assert [one["cached"] for one in said["kernels"]] == [True] * 2, said["kernels"]
         said, _ = examined(folder, *asked, "--page", "64")
         assert [one["cached"] for one in said["kernels"]] == [False] * 2
 

@@ -32,7 +32,7 @@ _LEAST_PAGE = 16
 _ENCODERS = (AttentionType.ENCODER, AttentionType.ENCODER_ONLY)
 # What kernels of batch-invariant mode may need beside their tensors: their parts' results.
 _INVARIANT_BYTES = 1 << 29
-#: What the start's line says, and python/README.md.
+#: What the start's line says, and docs/vllm.md.
 REFUSED = ("caches of 8 bits but e4m3 with scales of tensors or heads, caches of 4 bits, prefill "
            "context parallelism, windows and sinks beside MLA or decode context parallelism")
 

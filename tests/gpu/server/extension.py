@@ -47,7 +47,7 @@ class Extension:
                 found[name] = found.get(name, 0) + 1
         cache = self.vllm_config.cache_config
         said = {"impls": found, "block_size": cache.block_size, "blocks": cache.num_gpu_blocks,
-                "gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+                "gpu": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
         try:
             from attnjit.integrations import vllm_service
         except ImportError:

@@ -34,6 +34,10 @@ def apart(a, b):
     return rms([u - v for x, y in zip(a, b) for u, v in zip(x, y)])
 
 
+def over(a, b):
+    return a / b if b else (math.inf if a else 1.0)
+
+
 class Verdict:
     """Lines that were judged; what fails is remembered."""
 
@@ -62,11 +66,11 @@ def logprobs(verdict, name, found):
     else:
         limit = apart(theirs[other]["prompts"], theirs[default]["prompts"])
         verdict.say(name, f"prompts {deviation:.5f} from {default}'s, {other}'s {limit:.5f}: "
-                    f"{deviation / limit:.3f}", deviation <= MOST_DEVIATION * limit)
+                    f"{over(deviation, limit):.3f}", deviation <= MOST_DEVIATION * limit)
     decoded = apart(mine["decoded"], mine["read_again"])
     worse = max(apart(one["decoded"], one["read_again"]) for one in theirs.values())
     verdict.say(name, f"decodes {decoded:.5f} from prompts of their tokens, vLLM's {worse:.5f}: "
-                f"{decoded / worse:.3f}", decoded <= MOST_DECODED * worse)
+                f"{over(decoded, worse):.3f}", decoded <= MOST_DECODED * worse)
 
 
 def medians(runs):

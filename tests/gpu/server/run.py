@@ -10,7 +10,9 @@ and attnjit's wheel installed, and no network.
 
 check: log-probabilities of prompts and of decodes, with vLLM's default, another of its backends, and
 attnjit. speed: vLLM's default and attnjit in turns: tokens per second, times to the first token and
-per token at low and high load and of long prompts. trace: the kernels' times in decodes.
+per token at low and high load and of long prompts; and if asked for, log-probabilities with graphs,
+and the kernels' times in decodes. An engine that fails or does not answer ends its case; the others go
+on, and the exit code is 1.
 
 As many engines as have room on the GPU start at once and stay; one of them computes at a time. OUT gets
 a file for each stage, model, cache and backend, written anew after each measurement, so that a run
@@ -23,6 +25,7 @@ import multiprocessing
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -37,8 +40,10 @@ import shapes  # noqa: E402
 GIB = 1 << 30
 # Of an engine beside its weights and its cache: activations, graphs, the context; and in `check` the
 # logits of a prompt.
-_ROOM = {"check": 10 * GIB, "speed": 5 * GIB, "trace": 6 * GIB}
+_ROOM = {"check": 10 * GIB, "speed": 6 * GIB}
 _START_SECONDS = 60  # that a group needs at least
+_ANSWER_SECONDS = 60  # within which an engine answers an order
+_DEAD = re.compile(r"^Exception in thread|EngineCore encountered a fatal error", re.MULTILINE)
 
 
 @dataclass
@@ -109,11 +114,12 @@ class Running:
     """An engine's process."""
 
     def __init__(self, record, case, backend, stage, logs, method):
-        self.record, self.backend, self.case = record, backend, case
+        self.record, self.backend, self.case, self.failed = record, backend, case, False
         if record.keys is not None:
             record.keys.unlink(missing_ok=True)
         environment = {} if record.keys is None else {"ATTNJIT_RECORD_KEYS": str(record.keys)}
         self.log = logs / f"{record.path.stem}.log"
+        self.log.touch()
         if stage == "check":
             case = Case(case.name, case.config, case.cache, "eager", case.folder, case.options)
         self._pipe, theirs = multiprocessing.Pipe()
@@ -123,22 +129,35 @@ class Running:
         self._process.start()
         theirs.close()
 
-    def answer(self):
-        """What the last order gave. Its failure ends the engine."""
-        try:
-            kind, result = self._pipe.recv()
-        except EOFError:
-            kind, result = "failed", "the process ended"
+    def answer(self, seconds=_ANSWER_SECONDS):
+        """What the last order gave. Its failure, or no answer in time, ends the engine."""
+        until, kind, result = time.time() + seconds, "failed", None
+        while result is None:
+            if self._pipe.poll(0.2):
+                try:
+                    kind, result = self._pipe.recv()
+                except EOFError:
+                    result = "the process ended"
+                break
+            if _DEAD.search(self.log.read_text(errors="replace")):
+                result = "a thread of the engine died"
+            elif time.time() > until:
+                result = f"no answer in {seconds:.0f} s"
         if kind == "failed":
+            self.failed = True
             self.record.write(error=result)
             say(f"{self.record.path.stem}: {result}")
-            print(self.log.read_text(errors="replace")[-3000:], flush=True)
+            print("\n".join(line[:300] for line in self.log.read_text(
+                errors="replace").splitlines()[-40:]), flush=True)
             self.end()
             raise Failed(self)
         return result
 
     def order(self, name, *arguments):
-        self._pipe.send((name, arguments))
+        try:
+            self._pipe.send((name, arguments))
+        except OSError:
+            pass  # it has ended: answer() tells why
         return self.answer()
 
     def end(self):
@@ -164,6 +183,20 @@ def prepare_environment():
     os.environ.update({"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"})
     path = [str(pathlib.Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+
+
+def import_vllm(cases):
+    """Imports vLLM and its models once, for engines are forked; says how they are to be started."""
+    import torch
+    import vllm.entrypoints.llm  # noqa: F401
+    import vllm.v1.engine.core  # noqa: F401
+    from vllm import ModelRegistry
+
+    for architecture in {case.config["architectures"][0] for case in cases}:
+        # NOTE: otherwise each engine has a process of its own look at the class.
+        ModelRegistry.register_model(architecture,
+                                     ModelRegistry.models[architecture].load_model_cls())
+    return "spawn" if torch.cuda.is_initialized() else "fork"
 
 
 # --- kernels before engines
@@ -204,65 +237,52 @@ def backends_in(case, stage):
     return (default, "ATTNJIT", other) if stage == "check" else (default, "ATTNJIT")
 
 
-def started(group, stage, out, logs, arch, method):
-    """The engines of a group, which start at once; by case."""
-    found = [Running(Record(out, stage, case, backend, arch), case, backend, stage, logs,
+def started(group, stage, out, logs, given, method):
+    """The engines of a group, which start at once; by case, where all of a case's did."""
+    found = [Running(Record(out, stage, case, backend, given.arch), case, backend, stage, logs,
                      method)
              for case in group for backend in backends_in(case, stage)]
-    ready = {}
     for one in found:
         try:
-            one.answer()
+            one.answer(given.start_seconds)
             one.order("weights")
             one.record.write(engine=one.order("about"))
-            ready.setdefault(one.case.name + one.case.cache, []).append(one)
         except Failed:
             continue
+    ready = []
+    for case in group:
+        engines_of_case = [one for one in found if one.case is case]
+        if not any(one.failed for one in engines_of_case):
+            ready.append(engines_of_case)
     return ready, found
 
 
 def check(engines_of_case, given, deadline):
     for one in engines_of_case:
-        try:
-            one.record.write(logprobs=one.order("logprobs"))
-            one.record.write(engine=one.order("about"))
-        except Failed:
-            continue
+        one.record.write(logprobs=one.order("logprobs"))
 
 
 def speed(engines_of_case, given, deadline):
     """Each load once unmeasured, then `repeats` times, the engines in turns."""
-    alive, turns = list(engines_of_case), random.Random(1)
+    turns, order = random.Random(1), list(engines_of_case)
     for repeat in range(-1, given.repeats):
         for load in given.loads.split(","):
-            turns.shuffle(alive)
-            for one in list(alive):
+            turns.shuffle(order)
+            for one in order:
                 if time.time() > deadline:
-                    say("out of time")
-                    return
-                try:
-                    found = one.order("load", load)
-                    if repeat >= 0:
-                        one.record.data["runs"].append({"load": load, **found})
-                    one.record.write()
-                except Failed:
-                    alive.remove(one)
+                    return say("out of time")
+                found = one.order("load", load)
+                if repeat >= 0:
+                    one.record.data["runs"].append({"load": load, **found})
+                one.record.write()
         if repeat < 0 and given.logprobs:
-            check(list(alive), given, deadline)
-    for one in alive:
-        one.record.write(engine=one.order("about"))
+            check(engines_of_case, given, deadline)
+    if given.trace:
+        for one in engines_of_case:
+            one.record.write(trace=one.order("trace", *map(int, given.trace.split(","))))
 
 
-def trace(engines_of_case, given, deadline):
-    for one in engines_of_case:
-        try:
-            requests, prompt, tokens = map(int, given.trace.split(","))
-            one.record.write(trace=one.order("trace", requests, prompt, tokens))
-        except Failed:
-            continue
-
-
-STAGES = {"check": check, "speed": speed, "trace": trace}
+STAGES = {"check": check, "speed": speed}
 
 
 def main():
@@ -278,7 +298,8 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--loads", default=",".join(engines.LOADS))
     parser.add_argument("--logprobs", action="store_true", help="of speed's engines, too")
-    parser.add_argument("--trace", default="64,1024,32", metavar="REQUESTS,PROMPT,TOKENS")
+    parser.add_argument("--trace", metavar="REQUESTS,PROMPT,TOKENS", help="e.g. 64,1024,32")
+    parser.add_argument("--start-seconds", type=float, default=240, help="of an engine")
     parser.add_argument("--memory", type=float, default=132, metavar="GIB", help="of the GPU")
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--cold", action="store_true", help="compile no kernels before")
@@ -294,29 +315,32 @@ def main():
     cases = [case_of(text, given) for text in given.cases]
     if not given.cold:
         prewarm(cases, given.out, given.arch)
-    # Imported once: engines are forked.
-    import torch
-    import vllm  # noqa: F401
-    import vllm.entrypoints.llm  # noqa: F401
-    import vllm.v1.engine.core  # noqa: F401
-
-    method = "spawn" if torch.cuda.is_initialized() else "fork"
-    for stage in given.stage or ["check", "speed"]:
+    method, failed = import_vllm(cases), False
+    for stage in given.stage or STAGES:
         for group in groups_of(cases, stage, given.memory * GIB):
             if time.time() + _START_SECONDS > deadline:
                 say("out of time")
-                return
+                return 1 if failed else 0
             say(f"{stage}: {', '.join(f'{case.name} {case.cache}' for case in group)} start")
-            ready, found = started(group, stage, given.out, logs, given.arch, method)
+            found = []
             try:
-                for name, of_case in ready.items():
-                    say(f"{stage}: {name} with {', '.join(one.backend for one in of_case)}")
-                    STAGES[stage](of_case, given, deadline)
+                ready, found = started(group, stage, given.out, logs, given, method)
+                for of_case in ready:
+                    say(f"{stage}: {of_case[0].case.name} {of_case[0].case.cache} with "
+                        f"{', '.join(one.backend for one in of_case)}")
+                    try:
+                        STAGES[stage](of_case, given, deadline)
+                        for one in of_case:
+                            one.record.write(engine=one.order("about"))
+                    except Failed:
+                        continue
             finally:
                 for one in found:
+                    failed |= one.failed
                     one.end()
-    say("done")
+    say("done" if not failed else "done, but for what failed")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

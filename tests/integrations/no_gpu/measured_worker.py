@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker without a GPU for tests/gpu/server: it has a small model, and log-probabilities."""
+import math
+
+import numpy as np
+import torch
+from gpuless_worker import TOKEN
+from gpuless_worker import Worker as GpulessWorker
+from vllm.v1.outputs import LogprobsLists, LogprobsTensors
+from vllm.v1.worker.worker_base import CompilationTimes
+
+torch.cuda.get_device_name = lambda *_: "no GPU"
+torch.accelerator.synchronize = lambda *_: None
+LOGPROB = -math.log(3)
+
+
+class Worker(GpulessWorker):
+    def load_model(self, *, load_dummy_weights=False):
+        self._model = torch.nn.Module()
+        self._model.config = self.vllm_config.model_config.hf_text_config
+        self._model.qkv_proj = torch.nn.Linear(8, 256)
+        self._model.norm = torch.nn.LayerNorm(8)
+        self._model.attn = torch.nn.Module()
+        self._model.attn.impl = self.backend.get_impl_cls().__new__(self.backend.get_impl_cls())
+
+    def get_model(self):
+        return self._model
+
+    def compile_or_warm_up_model(self):
+        return CompilationTimes(0.0, 0.0)
+
+    def execute_model(self, scheduler_output):
+        made = super().execute_model(scheduler_output)
+        count = len(made.req_ids)
+        made.logprobs = LogprobsLists(np.full((count, 1), TOKEN), np.full((count, 1), LOGPROB),
+                                      np.ones(count, dtype=np.int64))
+        for new in scheduler_output.scheduled_new_reqs:
+            if new.sampling_params.prompt_logprobs is not None:
+                tokens = torch.tensor(new.prompt_token_ids[1:])[:, None]
+                made.prompt_logprobs_dict[new.req_id] = LogprobsTensors(
+                    tokens, torch.full(tokens.shape, LOGPROB), torch.ones(len(tokens)))
+        return made

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Union
 
-from ._specs import eight_bit_cache, sliding_window
+from ._specs import eight_bit_cache, sliding_window, why_not
 
 DSV32 = "fp8_ds_mla"
 EIGHT_BITS = ("fp8", "fp8_e4m3")  #: of vLLM's names of a cache's types: those of e4m3
@@ -107,8 +107,13 @@ def rows_of(server: Server) -> List[int]:
     return [rows for rows in sorted({1, 1 + server.drafts}) if rows <= most]
 
 
-def types_of(layer: Layer, server: Server) -> Dict[str, Any]:
-    """The types of Q, K, V and O, and who has scales."""
+def types_of(layer: Layer, server: Server, prompts: bool = False) -> Dict[str, Any]:
+    """The types of Q, K, V and O, and who has scales.
+
+    `prompts`: of steps whose requests differ in rows. There Q is quantised to e4m3 where a kernel
+    takes that: tensor cores bound them, and keys and values need no upcast beside such a Q. In
+    batch-invariant mode it is not, for a row's bits are the same in each step.
+    """
     if layer.both_ways or server.cache not in EIGHT_BITS:
         return {"qkv_dtype": server.dtype, "output_dtype": server.dtype}
     if layer.latent:
@@ -117,11 +122,15 @@ def types_of(layer: Layer, server: Server) -> Dict[str, Any]:
     fields = dict(arch=server.arch, num_q_heads=layer.q_heads,
                   group=layer.q_heads // layer.kv_heads, qk_depth=layer.qk_depth, page_size=16,
                   ragged=True, sink=layer.sink)
-    found = ({"qkv_dtype": server.dtype, "kv_dtype": "e4m3"} if server.sharing > 1
-             else eight_bit_cache(server.dtype, **fields))
-    types = {name: found[name] for name in ("qkv_dtype", "kv_dtype") if name in found}
-    return {**types, "output_dtype": server.dtype,
-            "scales": "head" if server.head_scales else "tensor"}
+    shared = {"output_dtype": server.dtype, "scales": "head" if server.head_scales else "tensor"}
+    if server.sharing > 1:
+        return {"qkv_dtype": server.dtype, "kv_dtype": "e4m3", **shared}
+    if prompts and not server.partition_keys:
+        quantised = {"qkv_dtype": "e4m3", **shared}
+        if why_not(**fields, **quantised) is None:
+            return quantised
+    found = eight_bit_cache(server.dtype, **fields)
+    return {**{name: found[name] for name in ("qkv_dtype", "kv_dtype") if name in found}, **shared}
 
 
 def vllm_specs(layer: Layer, server: Server, rank: int = 0) -> List[Dict[str, Any]]:
@@ -132,32 +141,34 @@ def vllm_specs(layer: Layer, server: Server, rank: int = 0) -> List[Dict[str, An
     base: Dict[str, Any] = {
         "arch": server.arch, "num_q_heads": layer.q_heads,
         "group": layer.q_heads // layer.kv_heads, "qk_depth": layer.qk_depth,
-        "ov_depth": layer.ov_depth, **types_of(layer, server)}
+        "ov_depth": layer.ov_depth}
+    types, of_prompts = types_of(layer, server), types_of(layer, server, prompts=True)
     if layer.sink:
         base["sink"] = True
     if layer.latent:
-        return _latent(layer, server, base, rank)
+        return _latent(layer, server, {**base, **types}, rank)
     if layer.softcap:
         base["score_mod"] = {"kind": "softcap", "cap": float(layer.softcap)}
     if layer.alibi:
         base["score_mod"] = {"kind": "alibi", "slopes": True}
     ragged_kv = {"ragged": True, "ragged_kv": True}
     if layer.both_ways:
-        return [{**base, **ragged_kv, "mask": mask_of(layer.window, False)}]
+        return [{**base, **types, **ragged_kv, "mask": mask_of(layer.window, False)}]
     paged = {"page_size": server.page_size}
     parts = {"partition_keys": server.partition_keys} if server.partition_keys else {}
     if server.sharing > 1:
-        new = {name: value for name, value in base.items() if name not in ("kv_dtype", "scales")}
-        return [{**base, **paged, **parts, "ragged": True, "return_lse": True, "mask": "null",
+        new = {**base, "qkv_dtype": server.dtype, "output_dtype": server.dtype}
+        return [{**base, **types, **paged, **parts, "ragged": True, "return_lse": True, "mask": "null",
                  "num_q_heads": layer.q_heads * server.sharing,
                  "group": base["group"] * server.sharing},
                 {**new, **ragged_kv, "return_lse": True, "mask": "causal"}]
     base.update(paged, mask=mask_of(layer.window, not layer.cross,
                                     prefix_window=layer.prefix_window))
-    specs = [{**base, **parts, "ragged": True}] + [
-        {**base, "num_partitions": 0, "max_q_len": _NAMED_ROWS[rows]} for rows in rows_of(server)]
+    specs = [{**base, **of_prompts, **parts, "ragged": True}] + [
+        {**base, **types, "num_partitions": 0, "max_q_len": _NAMED_ROWS[rows]}
+        for rows in rows_of(server)]
     if layer.images:
-        specs.append({**base, **parts, "ragged": True,
+        specs.append({**base, **of_prompts, **parts, "ragged": True,
                       "mask": mask_of(layer.window, True, layer.images)})
     return specs
 

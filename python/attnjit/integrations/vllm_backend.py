@@ -3,8 +3,8 @@
 
 vLLM writes the cache; the kernels read each layout of it through its strides. One kernel serves
 batches of prompts and decodes, another one batches whose requests have as many rows each. A cache
-of fp8 is e4m3; Q keeps its type beside it where a kernel takes that, and elsewhere vLLM is asked to
-quantise it. Layers of MLA are served by vllm_mla.
+of fp8 is e4m3. In decodes Q keeps its type beside it where a kernel takes that, and elsewhere vLLM
+is asked to quantise it; that of prompts is quantised here. Layers of MLA are served by vllm_mla.
 """
 from __future__ import annotations
 
@@ -364,6 +364,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         self._sink: Optional[torch.Tensor] = None
         self._views: Tuple[Any, Any, Any] = (None, None, None)
         self._partition_keys, self._prefix_window, self._images = 0, None, False
+        self._quantises = False  # Q of prompts, here; decodes have it in 16 bits
         # vLLM hands Q over in e4m3 where this says so.
         self.supports_quant_query_input = (self._eight_bits
                                            and self._types()["qkv_dtype"] == "e4m3")
@@ -386,6 +387,8 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         if envs.VLLM_BATCH_INVARIANT:
             self._partition_keys = partition_keys(vllm_config, 4 * self.num_heads * self.head_size,
                                                   scheduler.max_num_batched_tokens)
+        self._quantises = (self._eight_bits and not self.supports_quant_query_input
+                           and self._types(prompts=True)["qkv_dtype"] == "e4m3")
 
     def asked(self, layer: Any, server: Server) -> Tuple[Layer, Server]:
         """What the kernels that the layer asks for hang on."""
@@ -403,10 +406,10 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         ), replace(server, cache=self.kv_cache_dtype, head_scales=heads,
                    partition_keys=self._partition_keys, sharing=self.dcp_world_size)
 
-    def _types(self) -> Dict[str, Any]:
+    def _types(self, prompts: bool = False) -> Dict[str, Any]:
         """Which types go together in the layer's kernels."""
         server = Server(_arch() or "sm_90a", "bf16", _LEAST_PAGE)
-        return types_of(*self.asked(None, server))
+        return types_of(*self.asked(None, server), prompts)
 
     def fused_output_quant_supported(self, quant_key: Any) -> bool:
         """Whether the kernels write what vLLM would quantise after them."""
@@ -447,6 +450,16 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
             heads["q_scale"] = heads["q_scale"].repeat_interleave(
                 self.num_heads // self.num_kv_heads)
         return {name: scale.expand(requests, -1).contiguous() for name, scale in heads.items()}
+
+    def _quantised(self, layer: Any, q: torch.Tensor) -> torch.Tensor:
+        """Q in e4m3, as vLLM's own backend has it in each step."""
+        from vllm import _custom_ops
+
+        scale = layer._q_scale
+        if scale.numel() == 1:
+            return _custom_ops.scaled_fp8_quant(q.reshape(len(q), -1), scale)[0].view(q.shape)
+        of_heads = scale.view(-1).repeat_interleave(self.num_heads // self.num_kv_heads)
+        return (q / of_heads[:, None]).clamp(-448, 448).to(torch.float8_e4m3fn)
 
     def _mask(self, layer: Any, step: AttnjitMetadata) -> Mask:
         """The mask of a step, over the step's arrays."""
@@ -508,10 +521,13 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
                 shared: Dict[str, Any]) -> None:
         keys, values = self._caches(kv_cache)
         shared.update(max_kv_len=step.max_seq_len, mask=self._mask(layer, step),
-                      partition_keys=self._partition_keys,
-                      **self._scales(layer, q, step.num_reqs))
+                      partition_keys=self._partition_keys)
         # NOTE: images are of rows that lie one behind another.
-        if step.rows_each and step.image is None:
+        each = step.rows_each and step.image is None
+        if not each and self._quantises:
+            q = self._quantised(layer, q)
+        shared.update(self._scales(layer, q, step.num_reqs))
+        if each:
             launches[f"rows_{step.rows_each}"] += 1
             if step.rows_each > 1:
                 q, shared["out"] = (x.view(step.num_reqs, step.rows_each, *x.shape[1:])

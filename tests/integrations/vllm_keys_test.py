@@ -42,11 +42,12 @@ def asked_by(folder, cache, **options):
                         max_model_len=4096, **options).create_engine_config()
     asked.clear()
     with set_current_vllm_config(config), set_default_torch_dtype(torch.bfloat16):
-        if not parallel_state.model_parallel_is_initialized():
-            parallel_state.init_distributed_environment(1, 0, local_rank=0, backend="gloo")
-            parallel_state.initialize_model_parallel()
+        parallel_state.init_distributed_environment(1, 0, local_rank=0, backend="gloo")
+        parallel_state.destroy_model_parallel()  # a model with experts has one more group
+        parallel_state.initialize_model_parallel()
         with torch.device("meta"):
             initialize_model(config)
+        early = list(asked)
         current_platform.update_block_size_for_backend(config)
         layers = config.compilation_config.static_forward_context
         for name, layer in layers.items():
@@ -55,7 +56,9 @@ def asked_by(folder, cache, **options):
                 backend = layer.get_attn_backend()
                 assert backend.get_name() == "ATTNJIT", (name, backend)
                 backend.get_builder_cls()(spec, [name], config, torch.device("cpu"))
-    return list(asked)
+    if cache == "auto" and not early:  # MLA's layers wait for their pages
+        assert any(spec.get("mla") for spec in asked), "layers asked for nothing as they were made"
+    return early + asked[len(early):]
 
 
 def manifest_of(folder, *arguments):

@@ -2,6 +2,8 @@
 """What the integrations share: how a layer's spec is said, and which specs kernels serve."""
 from __future__ import annotations
 
+import json
+from functools import lru_cache
 from typing import Any, Dict, Optional
 
 from .. import AttnjitError, Service
@@ -18,9 +20,14 @@ def sliding_window(window: int) -> Dict[str, Any]:
 
 def why_not(**fields: Any) -> Optional[str]:
     """Why no kernel serves a spec; None: one does."""
+    return _why_not(json.dumps(fields, sort_keys=True))
+
+
+@lru_cache(maxsize=1024)
+def _why_not(spec: str) -> Optional[str]:  # the layers of a model ask the same
     with Service(no_disk_cache=1) as service:
         try:
-            service.prepare(fields).close()
+            service.prepare(spec).close()
         except AttnjitError as error:
             return error.message
     return None

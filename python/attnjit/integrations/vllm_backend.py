@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Dict, List, Optional, Tuple
 
 import torch
 import vllm.envs as envs
+from vllm.config import get_current_vllm_config_or_none
 from vllm.utils.torch_utils import canonicalize_singleton_dim_strides
 from vllm.v1.attention.backend import (AttentionBackend, AttentionCGSupport, AttentionImpl,
                                        AttentionMetadata, AttentionMetadataBuilder, AttentionType,
@@ -226,6 +227,15 @@ def rows_of_each(common: CommonAttentionMetadata, most: int) -> int:
     return rows if alike else 0
 
 
+def server_of(vllm_config: Any, page_size: int) -> Server:
+    """The engine's options, as far as all layers' kernels hang on them."""
+    speculative = getattr(vllm_config, "speculative_config", None)
+    # NOTE: adaptive verification trims rows on the device.
+    return Server(_arch() or "sm_90a", _DTYPES[vllm_config.model_config.dtype], page_size,
+                  drafts=getattr(speculative, "num_speculative_tokens", None) or 0,
+                  rows_differ=bool(getattr(speculative, "enable_adaptive_verification", False)))
+
+
 class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
     """Hands on what vLLM has: the kernels read lengths and tables on the device."""
 
@@ -237,14 +247,10 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
                  device: torch.device) -> None:
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
         layers = vllm_config.compilation_config.static_forward_context
-        speculative = getattr(vllm_config, "speculative_config", None)
-        # NOTE: adaptive verification trims rows on the device.
-        self._most_rows = (1 if speculative is not None
-                           and getattr(speculative, "enable_adaptive_verification", False)
-                           else MOST_ROWS)
+        server = server_of(vllm_config, getattr(kv_cache_spec, "block_size", _LEAST_PAGE))
+        self._most_rows = 1 if server.rows_differ else MOST_ROWS
         if envs.VLLM_BATCH_INVARIANT:
             self._most_rows = 0  # one kernel for all, which gives a row the same bits in any batch
-        drafts = getattr(speculative, "num_speculative_tokens", None) or 0
         model, scheduler = vllm_config.model_config, getattr(vllm_config, "scheduler_config", None)
         self._image_rows = self._image = None
         if getattr(model, "is_mm_prefix_lm", False):
@@ -263,9 +269,6 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
             self._context_lens = torch.zeros(scheduler.max_num_seqs, dtype=torch.int32,
                                              device=device)
         say_start(_arch(), layers.values(), REFUSED)
-        server = Server(_arch() or "sm_90a", _DTYPES[model.dtype],
-                        getattr(kv_cache_spec, "block_size", _LEAST_PAGE), drafts=drafts,
-                        rows_differ=self._most_rows == 1)
         for name in layer_names:
             impl = layers[name].impl
             impl.configure(vllm_config)
@@ -368,6 +371,22 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         # vLLM hands Q over in e4m3 where this says so.
         self.supports_quant_query_input = (self._eight_bits
                                            and self._types()["qkv_dtype"] == "e4m3")
+        self._ask_soon()
+
+    def _ask_soon(self) -> None:
+        """Has the kernels compiled while vLLM loads weights and compiles its graphs, where they are
+        known this early. What is not, the builder asks for: it knows the cache's pages and its
+        scales, and which rows are of images."""
+        config = get_current_vllm_config_or_none()
+        model = None if config is None else config.model_config
+        if model is None or model.is_hybrid or self._eight_bits or self.dcp_world_size > 1 or (
+                self.attn_type != AttentionType.DECODER):
+            return
+        if envs.VLLM_BATCH_INVARIANT or getattr(model, "is_mm_prefix_lm", False) or (
+                getattr(model, "rswa_window", None) is not None):
+            return
+        server = server_of(config, config.cache_config.block_size or _LEAST_PAGE)
+        vllm_service.ask(vllm_specs(*self.asked(None, server)))
 
     def said(self) -> str:
         """The layer in a line of the log."""
@@ -579,7 +598,6 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
 
     @staticmethod
     def _combine() -> Any:
-        from vllm.config import get_current_vllm_config_or_none
         from vllm.v1.attention.ops.dcp import cp_lse_ag_out_rs, dcp_a2a_lse_reduce
 
         config = get_current_vllm_config_or_none()

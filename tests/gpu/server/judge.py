@@ -111,6 +111,18 @@ def speeds(verdict, name, found, rows, ratios):
                      [round(a["ttft_ms"], 1), round(1 / ttft, 3)]])
 
 
+def decode_kernels(trace):
+    """The kernels that take the most time in a step of decodes: those of prompts and decodes, less
+    those of the prompts alone."""
+    of_prompt = {key: (us, count) for key, us, count in trace["prompt"]}
+    left = []
+    for key, us, count in trace["prompt_and_decodes"]:
+        us0, count0 = of_prompt.get(key, (0, 0))
+        left.append(((us - us0) / trace["tokens"], (count - count0) / trace["tokens"], key))
+    return "".join(f"\n       {us:8.1f} {count:6.1f} {key[:100]}"
+                   for us, count, key in sorted(left, reverse=True)[:16])
+
+
 def keys(verdict, name, record, folder):
     """Each kernel that was asked for is one that the manifest has, and none was compiled."""
     import attnjit
@@ -169,6 +181,9 @@ def main():
             verdict.say(name, "log-probabilities are missing", False)
         if found["ATTNJIT"]["runs"]:
             speeds(verdict, name, found, rows, ratios)
+        for backend, record in found.items():
+            if "trace" in record:
+                verdict.say(f"{name}, {backend}, us a decode step", decode_kernels(record["trace"]))
         if found["ATTNJIT"].get("starts"):
             mine, theirs = (statistics.median(found[backend].get("starts") or [math.nan])
                             for backend in sorted(found))

@@ -153,11 +153,14 @@ class Running:
             raise Failed(self)
         return result
 
-    def order(self, name, *arguments):
+    def send(self, name, *arguments):
         try:
             self._pipe.send((name, arguments))
         except OSError:
             pass  # it has ended: answer() tells why
+
+    def order(self, name, *arguments):
+        self.send(name, *arguments)
         return self.answer()
 
     def end(self):
@@ -242,13 +245,17 @@ def started(group, stage, out, logs, given, method):
     found = [Running(Record(out, stage, case, backend, given.arch), case, backend, stage, logs,
                      method)
              for case in group for backend in backends_in(case, stage)]
+    def all_answer(seconds):
+        for one in [one for one in found if not one.failed]:
+            try:
+                one.record.write(start_s=one.answer(seconds) or one.record.data["start_s"])
+            except Failed:
+                continue
+
+    all_answer(given.start_seconds)
     for one in found:
-        try:
-            one.answer(given.start_seconds)
-            one.order("weights")
-            one.record.write(engine=one.order("about"))
-        except Failed:
-            continue
+        one.send("weights")
+    all_answer(_ANSWER_SECONDS)
     ready = []
     for case in group:
         engines_of_case = [one for one in found if one.case is case]
@@ -277,9 +284,9 @@ def speed(engines_of_case, given, deadline):
                 one.record.write()
         if repeat < 0 and given.logprobs:
             check(engines_of_case, given, deadline)
-    if given.trace:
-        for one in engines_of_case:
-            one.record.write(trace=one.order("trace", *map(int, given.trace.split(","))))
+    model, _, sizes = given.trace.partition(":")
+    for one in engines_of_case if model == engines_of_case[0].case.name else ():
+        one.record.write(trace=one.order("trace", *map(int, sizes.split(","))))
 
 
 STAGES = {"check": check, "speed": speed}
@@ -298,7 +305,8 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--loads", default=",".join(engines.LOADS))
     parser.add_argument("--logprobs", action="store_true", help="of speed's engines, too")
-    parser.add_argument("--trace", metavar="REQUESTS,PROMPT,TOKENS", help="e.g. 64,1024,32")
+    parser.add_argument("--trace", default="", metavar="MODEL:REQUESTS,PROMPT,TOKENS",
+                        help="the kernels' times in decodes, e.g. gptoss:64,1024,32")
     parser.add_argument("--start-seconds", type=float, default=240, help="of an engine")
     parser.add_argument("--memory", type=float, default=132, metavar="GIB", help="of the GPU")
     parser.add_argument("--arch", default="sm_90a")
@@ -329,6 +337,8 @@ def main():
                     say(f"{stage}: {of_case[0].case.name} {of_case[0].case.cache} with "
                         f"{', '.join(one.backend for one in of_case)}")
                     try:
+                        for one in of_case:
+                            one.record.write(engine=one.order("about"))
                         STAGES[stage](of_case, given, deadline)
                         for one in of_case:
                             one.record.write(engine=one.order("about"))

@@ -125,12 +125,12 @@ def decode_kernels(trace):
 
 def keys(verdict, name, record, folder):
     """Each kernel that was asked for is one that the manifest has, and none was compiled."""
-    import attnjit
-
     asked = folder / f"keys-{record['stage']}-{record['model']}-{record['cache']}.jsonl"
     manifest = folder / f"manifest-{record['model']}-{record['cache']}.json"
     if not asked.exists() or not manifest.exists():
         return
+    import attnjit
+
     lines = [json.loads(line) for line in asked.read_text(encoding="utf-8").splitlines()]
     with attnjit.Service(no_disk_cache=1) as service:
         def key(spec):

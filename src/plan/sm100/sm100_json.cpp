@@ -72,20 +72,12 @@ const Field<Sm100Plan> kSm100Fields[] = {
     {"partition_tiles", &Sm100Plan::partition_tiles},
 };
 
-Json ranges_json(const std::vector<Sm100TmemRange>& ranges) {
+template <class Region>
+Json ranges_json(const MemoryLayout<Region>& ranges, bool aligned) {
   Json json = Json::array();
-  for (const Sm100TmemRange& range : ranges) {
+  for (const PlacedRegion<Region>& range : ranges) {
     json.push_back(range_json(to_string(range.region), range.begin, range.size));
-  }
-  return json;
-}
-
-Json regions_json(const std::vector<Sm100SmemRegion>& regions) {
-  Json json = Json::array();
-  for (const Sm100SmemRegion& region : regions) {
-    Json range = range_json(to_string(region.region), region.begin, region.size);
-    range["alignment"] = region.alignment;
-    json.push_back(std::move(range));
+    if (aligned) json.back()["alignment"] = range.alignment;
   }
   return json;
 }
@@ -105,9 +97,9 @@ Json variant_json(const Sm100Variant& variant) {
   Json json;
   add_fields(kVariantFields, variant, json);
   json["num_mbarriers"] = variant.barriers.size();
-  json["smem_map"] = regions_json(variant.smem);
+  json["smem_map"] = ranges_json(variant.smem, true);
   json["smem_overlays"] = overlays_json(variant.smem_overlays);
-  json["tmem_map"] = ranges_json(variant.tmem);
+  json["tmem_map"] = ranges_json(variant.tmem, false);
   json["tmem_overlays"] = overlays_json(variant.tmem_overlays);
   json["barriers"] = barriers_json(variant.barriers);
   return json;

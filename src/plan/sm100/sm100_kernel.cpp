@@ -115,9 +115,7 @@ std::int64_t barrier_index(const Sm100Variant& body, Sm100Barrier group) {
 
 std::int64_t region_begin(const Sm100Variant& body, Sm100Region region) {
   if (body.use_fused_kv) region = fused(region);
-  const auto found = std::find_if(body.smem.begin(), body.smem.end(),
-                                  [&](const Sm100SmemRegion& r) { return r.region == region; });
-  return found == body.smem.end() ? 0 : found->begin;
+  return body.smem.begin_of(region);
 }
 
 // What the two bodies of a plan have each of their own: rings of other lengths at other places.
@@ -220,10 +218,9 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
       if (range.region == region) constants.add(constant, range.begin);
     }
   }
-  const bool q_in_tmem =
-      std::any_of(variant.tmem.begin(), variant.tmem.end(),
-                  [](const Sm100TmemRange& range) { return range.region == Sm100TmemRegion::kQ; });
-  if (!q_in_tmem) constants.add("kTmemQ", -1);  // it stays in shared memory
+  if (variant.tmem.begin_of(Sm100TmemRegion::kQ, -1) < 0) {
+    constants.add("kTmemQ", -1);  // it stays in shared memory
+  }
   constants.add("kTmemColumns", variant.tmem_allocated);
   for (const auto& [id, constant] : kRoles) {
     for (const Sm100Role& role : sm100.roles) {
@@ -284,12 +281,9 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
   kernel.smem_bytes = sm100.smem_bytes;
   kernel.launch_registers = sm100.launch_registers;
   kernel.overlaps = overlaps(sm100);
-  for (const Sm100SmemRegion& region : variant.smem) {
-    kernel.smem_map.push_back({std::string(to_string(region.region)), region.begin, region.size});
-  }
-  for (const Sm100TmemRange& range : variant.tmem) {
-    kernel.tmem_map.push_back({std::string(to_string(range.region)), range.begin, range.size});
-  }
+  const auto name = [](const auto& range) { return to_string(range.region); };
+  kernel.smem_map = variant.smem.named(name);
+  kernel.tmem_map = variant.tmem.named(name);
   for (const Sm100Role& role : sm100.roles) {
     if (role.id == Sm100Role::Id::kSpare) continue;
     kernel.roles.push_back({std::string(to_string(role.id)), role.first_warp, role.num_warps});

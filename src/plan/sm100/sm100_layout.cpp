@@ -27,25 +27,6 @@ int work_readers(const Sm100LayoutRequest& request) {
   return (request.one_o ? 4 : 8) + 4 + 3 + (request.widens_kv ? kSm100WideningWarps : 0);
 }
 
-class SmemBuilder {
- public:
-  explicit SmemBuilder(Sm100Variant& variant) : variant_(variant) {}
-
-  // Appends a region; one of no bytes is left out. Returns where it begins.
-  std::int64_t add(Sm100Region region, std::int64_t size, std::int64_t alignment) {
-    const std::int64_t begin = align_up(end_, alignment);
-    if (size <= 0) return begin;
-    variant_.smem.push_back({region, begin, size, alignment});
-    end_ = begin + size;
-    return begin;
-  }
-  std::int64_t end() const { return end_; }
-
- private:
-  Sm100Variant& variant_;
-  std::int64_t end_ = 0;
-};
-
 void add_barriers(Sm100Variant& variant, Sm100Barrier group, const std::string& name,
                   std::int64_t count, int arrivals) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -116,20 +97,18 @@ void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& request) 
 void lay_out_tmem(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
   const std::int64_t bn = variant.BN;
   const std::int64_t ov = variant.padded_ov_depth;
-  const auto add = [&](Sm100TmemRegion region, std::int64_t columns) {
-    variant.tmem.push_back({region, variant.tmem_used, columns});
-    variant.tmem_used += columns;
-  };
-  add(Sm100TmemRegion::kS0, bn);
-  add(Sm100TmemRegion::kS1, bn);
+  MemoryLayout<Sm100TmemRegion>& tmem = variant.tmem;
+  tmem.add(Sm100TmemRegion::kS0, bn);
+  tmem.add(Sm100TmemRegion::kS1, bn);
   if (tile.one_o) {
-    add(Sm100TmemRegion::kO, ov);
+    tmem.add(Sm100TmemRegion::kO, ov);
     // A pair's tiles of 128 keys leave no columns.
-    if (!tile.pair_cta) add(Sm100TmemRegion::kQ, variant.qk_mma_depth * tile.qkv_size / 4);
+    if (!tile.pair_cta) tmem.add(Sm100TmemRegion::kQ, variant.qk_mma_depth * tile.qkv_size / 4);
   } else {
-    add(Sm100TmemRegion::kO0, ov);
-    add(Sm100TmemRegion::kO1, ov);
+    tmem.add(Sm100TmemRegion::kO0, ov);
+    tmem.add(Sm100TmemRegion::kO1, ov);
   }
+  variant.tmem_used = tmem.end_of_last();
   variant.tmem_allocated = static_cast<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(variant.tmem_used, 32))));
   // P's elements are packed into 32-bit columns.
@@ -246,14 +225,14 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   v.v_stage_bytes = v.v_cols_per_cta * v.BN * q;
   v.k_stage_bytes = fused ? std::max(k_nope_bytes, v.v_stage_bytes) : k_nope_bytes + k_rope_bytes;
 
-  SmemBuilder smem(v);
+  MemoryLayout<Sm100Region>& smem = v.smem;
   const std::int64_t q_bytes = v.BM * (nope_columns * q + v.rope_depth * tile.rope_size);
   // O takes the place of its query tile, in blocks of 128 bytes of columns, or has buffers.
   const std::int64_t o_row_bytes = align_up(tile.ov_depth * tile.output_size, 128);
   const std::int64_t o_bytes = tile.own_o ? 0 : v.BM * o_row_bytes;
   smem.add(Sm100Region::kQ, std::max(q_bytes, o_bytes),
            std::max<std::int64_t>(tile_alignment, 1024));
-  const std::int64_t q_end = smem.end();
+  const std::int64_t q_end = smem.end_of_last();
   if (fused) {
     smem.add(Sm100Region::kKvRing, slots * v.k_stage_bytes, tile_alignment);
     smem.add(Sm100Region::kKRope, v.num_rope_buffers * k_rope_bytes, 1024);
@@ -278,7 +257,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   if (tile.takes_over) v.barriers.push_back({Sm100Barrier::kTaken, "taken_prod", 1});
   smem.add(Sm100Region::kBarriers,
            static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);
-  v.smem_bytes = smem.end();
+  v.smem_bytes = smem.end_of_last();
   for (std::int64_t i = 0; !tile.own_o && i < tile.num_qo; ++i) {
     v.smem_overlays.push_back({fmt::format("O{}", i), i * q_end / tile.num_qo,
                                o_bytes / tile.num_qo, "every Q K^T of the query tile is done"});

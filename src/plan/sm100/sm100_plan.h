@@ -14,6 +14,7 @@
 #include "attnjit/launch.h"
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
+#include "plan/memory_layout.h"
 #include "plan/reference/config_kind.h"
 
 namespace attnjit {
@@ -59,13 +60,7 @@ enum class Sm100Region : std::uint8_t {
 /// "Q", "KV ring", ..
 std::string_view to_string(Sm100Region region);
 
-/// A range of shared memory. Ranges do not overlap.
-struct Sm100SmemRegion {
-  Sm100Region region = Sm100Region::kQ;
-  std::int64_t begin = 0;  ///< bytes from the dynamic shared memory's start, which is 1024-aligned
-  std::int64_t size = 0;
-  std::int64_t alignment = 4;
-};
+using Sm100SmemRegion = PlacedRegion<Sm100Region>;
 
 /// Something that lives where other ranges lay before: bytes of shared memory or columns of tensor
 /// memory.
@@ -80,13 +75,7 @@ struct Sm100Overlay {
 enum class Sm100TmemRegion : std::uint8_t { kS0, kS1, kO0, kO1, kO, kQ };
 /// "S0", "O", ..
 std::string_view to_string(Sm100TmemRegion region);
-
-/// A range of tensor-memory columns.
-struct Sm100TmemRange {
-  Sm100TmemRegion region = Sm100TmemRegion::kS0;
-  std::int64_t begin = 0;
-  std::int64_t size = 0;
-};
+using Sm100TmemRange = PlacedRegion<Sm100TmemRegion>;
 
 /// What a group of barriers is for. `cons` barriers hand memory back, `prod` ones announce it.
 enum class Sm100Barrier : std::uint8_t {
@@ -166,9 +155,9 @@ struct Sm100Variant {
   std::int64_t tmem_used = 0;       ///< columns
   std::int64_t tmem_allocated = 0;  ///< a power of two
   std::int64_t smem_bytes = 0;      ///< dynamic
-  std::vector<Sm100SmemRegion> smem;
+  MemoryLayout<Sm100Region> smem;
   std::vector<Sm100Overlay> smem_overlays;
-  std::vector<Sm100TmemRange> tmem;
+  MemoryLayout<Sm100TmemRegion> tmem;
   std::vector<Sm100Overlay> tmem_overlays;
   std::vector<Sm100BarrierPlan> barriers;  ///< in memory order
 };

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <string_view>
 #include <utility>
 
 #include "plan/constants.h"
@@ -29,13 +28,6 @@ constexpr int kProductWarps = 2;
 constexpr int kMaxStages = 8;
 constexpr const char* kStages = "num_stages";
 constexpr const char* kCluster = "cluster";
-// What lies in shared memory behind Q, K and V.
-constexpr const char* kListedName = "listed keys";
-constexpr const char* kListsName = "lists of work";
-constexpr const char* kWorkName = "work";
-constexpr const char* kTmemAddressName = "tmem address";
-constexpr const char* kBarriersName = "barriers";
-
 /// A tile is loaded while another is multiplied; where V has memory of its own, K while V is.
 int least_stages(const MlaTiles& tiles) { return tiles.own_v ? 1 : 2; }
 
@@ -63,40 +55,62 @@ std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const Mla
   return groups;
 }
 
+std::string name_of(const PlacedRegion<Sm100MlaRegion>& range, bool own_v) {
+  switch (range.region) {
+    case Sm100MlaRegion::kQ:
+      return "Q";
+    case Sm100MlaRegion::kK:
+      return fmt::format("{} {}", own_v ? "K" : "K and V", range.stage);
+    case Sm100MlaRegion::kV:
+      return fmt::format("V {}", range.stage);
+    case Sm100MlaRegion::kListed:
+      return "listed keys";
+    case Sm100MlaRegion::kLists:
+      return "lists of work";
+    case Sm100MlaRegion::kWork:
+      return "work";
+    case Sm100MlaRegion::kTmemAddress:
+      return "tmem address";
+    case Sm100MlaRegion::kBarriers:
+      break;
+  }
+  return "barriers";
+}
+
+std::string tmem_name_of(const PlacedRegion<Sm100MlaTmem>& range) {
+  if (range.region == Sm100MlaTmem::kO) return "O";
+  return fmt::format("{}{}", range.region == Sm100MlaTmem::kS ? "S" : "P", range.stage);
+}
+
 /// Shared memory and barriers, in their order.
 void lay_out(const AttentionSpec& spec, Sm100MlaPlan& plan) {
-  plan.smem_bytes = 0;
-  plan.smem.clear();
+  using enum Sm100MlaRegion;
   plan.barriers = mla_barriers(barrier_groups(spec, plan.tiles));
-  const auto add = [&](std::string name, std::int64_t bytes) {
-    plan.smem.push_back({std::move(name), plan.smem_bytes, bytes});
-    plan.smem_bytes += bytes;
-  };
-  add("Q", plan.q_bytes);
+  MemoryLayout<Sm100MlaRegion> smem;
+  smem.add(kQ, plan.q_bytes);
   for (int i = 0; i < plan.tiles.num_stages; ++i) {
-    add(fmt::format("{} {}", plan.v_bytes > 0 ? "K" : "K and V", i), plan.q_bytes);
-    if (plan.v_bytes > 0) add(fmt::format("V {}", i), plan.v_bytes);
+    smem.add(kK, plan.q_bytes, 1, i);
+    smem.add(kV, plan.v_bytes, 1, i);
   }
-  if (spec.topk > 0) add(kListedName, mla_listed_bytes(spec, plan.tiles));
-  if (plan.tiles.parks_lists()) add(kListsName, MlaTiles::kListsBytes);
-  add(kWorkName, MlaTiles::kWorkBytes);
-  add(kTmemAddressName, 8);
-  add(kBarriersName, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
+  smem.add(kListed, mla_listed_bytes(spec, plan.tiles));
+  smem.add(kLists, plan.tiles.parks_lists() ? MlaTiles::kListsBytes : 0);
+  smem.add(kWork, MlaTiles::kWorkBytes);
+  smem.add(kTmemAddress, 8);
+  smem.add(kBarriers, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
+  plan.smem_bytes = smem.end_of_last();
+  plan.smem = std::move(smem);
 }
 
 /// A product of 64 rows has half of the lanes: O's two halves share their columns, and P, of which
 /// each needs one, lies in both.
 void lay_out_tmem(const AttentionSpec& spec, Sm100MlaPlan& plan) {
-  std::int64_t column = 0;
-  const auto add = [&](std::string name, std::int64_t columns) {
-    plan.tmem.push_back({std::move(name), column, columns});
-    column += columns;
-  };
-  add("O", std::int64_t{(mla_latent_blocks(spec) + 1) / 2} * MlaTiles::kBlockColumns);
-  for (int i = 0; i < kBuffers; ++i) add(fmt::format("S{}", i), MlaTiles::kKeys);
-  for (int i = 0; i < kBuffers; ++i) add(fmt::format("P{}", i), MlaTiles::kKeys / 2);
-  plan.tmem_used = static_cast<int>(column);
-  plan.tmem_columns = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(column)));
+  using enum Sm100MlaTmem;
+  plan.tmem.add(kO, std::int64_t{(mla_latent_blocks(spec) + 1) / 2} * MlaTiles::kBlockColumns);
+  for (int i = 0; i < kBuffers; ++i) plan.tmem.add(kS, MlaTiles::kKeys, 1, i);
+  for (int i = 0; i < kBuffers; ++i) plan.tmem.add(kP, MlaTiles::kKeys / 2, 1, i);
+  const std::int64_t columns = plan.tmem.end_of_last();
+  plan.tmem_used = static_cast<int>(columns);
+  plan.tmem_columns = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(columns)));
 }
 
 /// CTAs that may load blocks of K and V for each other: of absorbed MLA where a position's heads
@@ -210,20 +224,17 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add("kThreads", kThreads);
   constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
   constants.add_float("kRescaleThreshold", plan.rescale_threshold);
-  const auto begin_of = [&](std::string_view name) {
-    const auto found = std::ranges::find(plan.smem, name, &MemoryRange::name);
-    return found == plan.smem.end() ? 0 : found->begin;
-  };
-  constants.add("kQOffset", plan.smem[0].begin);
-  constants.add("kKvOffset", plan.smem[1].begin);  // the first of K's stages
-  constants.add("kListedOffset", begin_of(kListedName));
-  constants.add("kListsOffset", begin_of(kListsName));
-  constants.add("kWorkOffset", begin_of(kWorkName));
-  constants.add("kTmemAddressOffset", begin_of(kTmemAddressName));
-  constants.add("kBarrierOffset", begin_of(kBarriersName));
-  constants.add("kTmemO", plan.tmem[0].begin);
-  constants.add("kTmemS", plan.tmem[1].begin);
-  constants.add("kTmemP", plan.tmem[1 + kBuffers].begin);
+  using enum Sm100MlaRegion;
+  constants.add("kQOffset", plan.smem.begin_of(kQ));
+  constants.add("kKvOffset", plan.smem.begin_of(kK));
+  constants.add("kListedOffset", plan.smem.begin_of(kListed));
+  constants.add("kListsOffset", plan.smem.begin_of(kLists));
+  constants.add("kWorkOffset", plan.smem.begin_of(kWork));
+  constants.add("kTmemAddressOffset", plan.smem.begin_of(kTmemAddress));
+  constants.add("kBarrierOffset", plan.smem.begin_of(kBarriers));
+  constants.add("kTmemO", plan.tmem.begin_of(Sm100MlaTmem::kO));
+  constants.add("kTmemS", plan.tmem.begin_of(Sm100MlaTmem::kS));
+  constants.add("kTmemP", plan.tmem.begin_of(Sm100MlaTmem::kP));
   constants.add("kTmemColumns", plan.tmem_columns);
   add_mla_barriers(barrier_groups(spec, plan.tiles), constants);
   constants.add("kSmemBytes", plan.smem_bytes);
@@ -273,8 +284,9 @@ void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan) {
   kernel.overlaps = true;
   kernel.launch_registers = kRegisters;
   kernel.smem_bytes = mla.smem_bytes;
-  kernel.smem_map = mla.smem;
-  kernel.tmem_map = mla.tmem;
+  kernel.smem_map =
+      mla.smem.named([&](const auto& range) { return name_of(range, mla.v_bytes > 0); });
+  kernel.tmem_map = mla.tmem.named(tmem_name_of);
   kernel.barriers = mla.barriers;
   for (const Sm100MlaRole& role : mla.roles) {
     kernel.roles.push_back({role.name, role.first_warp, role.num_warps});

@@ -178,8 +178,8 @@ std::vector<Sm90BarrierGroup> sm90_barrier_groups(const Sm90Plan& plan) {
 
 void sm90_lay_out(Sm90Plan& plan) {
   const auto add = [&](Sm90Region region, int stage, std::int64_t bytes) {
-    plan.smem.push_back({region, stage, plan.smem_bytes, bytes});
-    plan.smem_bytes += bytes;
+    plan.smem.add(region, bytes, 1, stage);
+    plan.smem_bytes = plan.smem.end_of_last();
   };
   for (int i = 0; i < plan.num_q_stages; ++i) add(Sm90Region::kQ, i, plan.q_bytes);
   for (int i = 0; i < plan.num_stages; ++i) add(Sm90Region::kK, i, plan.k_bytes);
@@ -257,10 +257,7 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
 }
 
 std::int64_t sm90_begin_of(Sm90Region region, const Sm90Plan& plan) {
-  for (const Sm90SmemRange& range : plan.smem) {
-    if (range.region == region) return range.begin;
-  }
-  return 0;
+  return plan.smem.begin_of(region);
 }
 
 }  // namespace attnjit

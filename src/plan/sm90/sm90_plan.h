@@ -13,6 +13,7 @@
 #include "attnjit/plan.h"
 #include "attnjit/spec.h"
 #include "attnjit/tuning.h"
+#include "plan/memory_layout.h"
 
 namespace attnjit {
 
@@ -37,13 +38,7 @@ enum class Sm90Region : std::uint8_t {
 };
 
 /// A range of shared memory; a stage of Q, K or V has one each.
-struct Sm90SmemRange {
-  Sm90Region region = Sm90Region::kQ;
-  int stage = 0;
-  std::int64_t begin = 0;
-  std::int64_t size = 0;
-  bool operator==(const Sm90SmemRange&) const = default;
-};
+using Sm90SmemRange = PlacedRegion<Sm90Region>;
 
 /// What an sm_90a template uses. Tiles per depth follow FlashAttention-3 (Shah et al., 2024); those
 /// of absorbed MLA are sm90_mla's.
@@ -104,7 +99,7 @@ struct Sm90Plan {
   std::int64_t v_bytes = 0;            ///< per stage
   std::int64_t v_row_stage_bytes = 0;  ///< per stage of tiles as they come
   std::int64_t k_row_stage_bytes = 0;
-  std::vector<Sm90SmemRange> smem;    ///< ascending, without gaps
+  MemoryLayout<Sm90Region> smem;      ///< ascending, without gaps
   std::vector<BarrierPlan> barriers;  ///< in memory order
   std::int64_t smem_bytes = 0;
   double rescale_threshold = 8;  ///< log2: O is rescaled when the maximum grows by more

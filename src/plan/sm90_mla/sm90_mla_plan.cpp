@@ -59,24 +59,23 @@ std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const Sm9
 
 /// Shared memory and barriers, in their order.
 void lay_out(const AttentionSpec& spec, Sm90Plan& plan) {
-  plan.smem_bytes = 0;
-  plan.smem.clear();
+  using enum Sm90Region;
+  const MlaTiles tiles = sm90_mla_tiles(plan);
   plan.barriers = mla_barriers(barrier_groups(spec, plan));
-  const auto add = [&](Sm90Region region, int stage, std::int64_t bytes) {
-    plan.smem.push_back({region, stage, plan.smem_bytes, bytes});
-    plan.smem_bytes += bytes;
-  };
-  add(Sm90Region::kQ, 0, plan.q_bytes);
+  MemoryLayout<Sm90Region> smem;
+  smem.add(kQ, plan.q_bytes);
   for (int i = 0; i < plan.num_stages; ++i) {
-    add(Sm90Region::kK, i, plan.k_bytes);
-    if (plan.v_bytes > 0) add(Sm90Region::kV, i, plan.v_bytes);
+    smem.add(kK, plan.k_bytes, 1, i);
+    smem.add(kV, plan.v_bytes, 1, i);
   }
-  add(Sm90Region::kP, 0, kRecordBytes);
-  if (spec.topk > 0) add(Sm90Region::kListed, 0, mla_listed_bytes(spec, sm90_mla_tiles(plan)));
-  if (sm90_mla_tiles(plan).parks_lists()) add(Sm90Region::kLists, 0, MlaTiles::kListsBytes);
-  add(Sm90Region::kParked, 0, MlaTiles::kParkedBytes);
-  add(Sm90Region::kWork, 0, MlaTiles::kWorkBytes);
-  add(Sm90Region::kBarriers, 0, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
+  smem.add(kP, kRecordBytes);
+  smem.add(kListed, mla_listed_bytes(spec, tiles));
+  smem.add(kLists, tiles.parks_lists() ? MlaTiles::kListsBytes : 0);
+  smem.add(kParked, MlaTiles::kParkedBytes);
+  smem.add(kWork, MlaTiles::kWorkBytes);
+  smem.add(kBarriers, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
+  plan.smem_bytes = smem.end_of_last();
+  plan.smem = std::move(smem);
 }
 
 /// What a tuning row may choose.
@@ -224,9 +223,8 @@ Status fill_from_sm90_mla(const Sm90Plan& mla, KernelPlan& plan) {
   kernel.overlaps = mla.overlaps;
   kernel.launch_registers = sm90_launch_registers(mla);
   kernel.smem_bytes = mla.smem_bytes;
-  for (const Sm90SmemRange& range : mla.smem) {
-    kernel.smem_map.push_back({sm90_range_name(range, mla), range.begin, range.size});
-  }
+  kernel.smem_map =
+      mla.smem.named([&](const Sm90SmemRange& range) { return sm90_range_name(range, mla); });
   kernel.barriers = mla.barriers;
   kernel.roles = sm90_roles(mla);
   if (!mla.row_copies) kernel.roles.front().num_warps = sm90_mla_tiles(mla).stage_loaders;

@@ -145,7 +145,7 @@ TEST(LaunchJson, WorkspacesBecomeBuffers) {
   document.sequence.workspaces = {{"semaphore", 64, true}, {"partials", 128, false}};
   const nlohmann::json json = nlohmann::json::parse(launch_to_json(document));
   EXPECT_EQ(json["buffers"]["semaphore"],
-            (nlohmann::json{{"shape", {64}}, {"dtype", "u8"}, {"fill", 0.0}}));
+            (nlohmann::json{{"shape", {64}}, {"dtype", "u8"}, {"fill", 0.0}, {"left_zero", true}}));
   EXPECT_EQ(json["buffers"]["partials"]["fill"], "uninitialised");
 }
 

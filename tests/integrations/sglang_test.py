@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """attnjit's backend inside the real SGLang package, on the CPU with a reference at the launch: its
-registration, its refusals, its page tables, graphs' padding, and the attention of each kind of layer
-over SGLang's own pools.
+registration, its refusals, its page tables, graphs' padding, drafts, and the attention of each kind
+of layer over SGLang's own pools.
 
 With ATTNJIT_TEST_DEVICE=cuda the kernels run, SGLang's kernel of page tables too, and a decode is
 captured and replayed. SGLang is imported as on the CPU: its own CUDA library is not needed.
@@ -24,7 +24,6 @@ if not reference.ON_GPU:
     os.environ["TRITON_INTERPRET"] = "1"
 have_gpu, torch.cuda.is_available = torch.cuda.is_available, lambda: False
 
-from sglang.srt.arg_groups.choices import ATTENTION_BACKEND_CHOICES  # noqa: E402
 from sglang.srt.layers.attention import attention_registry  # noqa: E402
 from sglang.srt.layers.radix_attention import AttentionType, RadixAttention  # noqa: E402
 from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool, ReqToTokenPool  # noqa: E402
@@ -35,7 +34,10 @@ from sglang.srt.server_args import ServerArgs  # noqa: E402
 
 torch.cuda.is_available = have_gpu
 from attnjit.integrations import sglang as integration  # noqa: E402
-from attnjit.integrations import sglang_backend  # noqa: E402
+from attnjit.integrations import sglang_backend, sglang_drafts, sglang_service  # noqa: E402
+from attnjit.integrations import sglang_tables  # noqa: E402
+
+ATTENTION_BACKEND_CHOICES = integration._module_of_lists().ATTENTION_BACKEND_CHOICES
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python/backend"))
 import attnjit_build  # noqa: E402
@@ -66,15 +68,25 @@ def runner_of(page_size, layers, windows=(), **changes):
     model.block = torch.nn.Module()
     for i, layer in enumerate(layers):
         setattr(model.block, f"attn{i}", layer)
-    config = types.SimpleNamespace(head_dim=DEPTH, v_head_dim=DEPTH, is_encoder_decoder=False)
+    config = types.SimpleNamespace(is_encoder_decoder=False, context_len=LONGEST,
+                                   hf_config=types.SimpleNamespace())
     runner = types.SimpleNamespace(
         model=model, model_config=config, use_mla_backend=False, page_size=page_size,
-        spec_algorithm=types.SimpleNamespace(is_speculative=lambda: False), device=DEVICE,
+        spec_algorithm=algorithm(), device=DEVICE, server_args=types.SimpleNamespace(),
         dtype=torch.bfloat16, kv_cache_dtype=torch.bfloat16, token_to_kv_pool=pool,
         req_to_token_pool=ReqToTokenPool(8, LONGEST, DEVICE, False), attention_chunk_size=8)
     for name, value in changes.items():
         setattr(runner, name, value)
     return runner
+
+
+SPEC = types.SimpleNamespace(speculative_num_draft_tokens=None, speculative_eagle_topk=None)
+EXEC = types.SimpleNamespace(
+    deterministic=types.SimpleNamespace(enable_deterministic_inference=False))
+
+
+def algorithm(name=None):
+    return types.SimpleNamespace(is_none=lambda: name is None, is_ngram=lambda: name == "ngram")
 
 
 def registration():
@@ -100,21 +112,27 @@ def registration():
 
 def refusals():
     layer = [layer_of()]
-    encoder = types.SimpleNamespace(head_dim=DEPTH, v_head_dim=DEPTH, is_encoder_decoder=True)
-    deep = types.SimpleNamespace(head_dim=520, v_head_dim=520, is_encoder_decoder=False)
-    drafts = types.SimpleNamespace(is_speculative=lambda: True)
-    for changes, text in ((dict(use_mla_backend=True), "MLA"), (dict(model_config=encoder), "cross"),
-                          (dict(spec_algorithm=drafts), "speculative"),
-                          (dict(dtype=torch.float32), "torch.float32"),
-                          (dict(kv_cache_dtype=torch.float8_e5m2), "float8_e5m2"),
-                          (dict(kv_cache_dtype=E4M3, kv_cache_dtype_str="mxfp8"), "mxfp8"),
-                          (dict(model_config=deep), "depth"),
-                          (dict(kv_index_translator=types.SimpleNamespace(is_translating=True)),
-                           "unified")):
+    encoder = types.SimpleNamespace(is_encoder_decoder=True, hf_config=None)
+    lists = types.SimpleNamespace(is_encoder_decoder=False, index_topk=2048, hf_config=None)
+    deep = layer_of()
+    deep.qk_head_dim = deep.v_head_dim = 520
+    ahead = layer_of(attn_type=AttentionType.DECODER_BIDIRECTIONAL)
+    for layers_of_it, changes, text in (
+            (layer, dict(model_config=encoder), "--page-size 1"),
+            (layer, dict(model_config=lists), "DSA"),
+            (layer, dict(dtype=torch.float32), "torch.float32"),
+            (layer, dict(kv_cache_dtype=torch.float8_e5m2), "float8_e5m2"),
+            (layer, dict(kv_cache_dtype=E4M3, kv_cache_dtype_str="mxfp8"), "mxfp8"),
+            (layer, dict(kv_index_translator=types.SimpleNamespace(is_translating=True)),
+             "unified"),
+            ([deep], {}, "depth"), ([ahead], {}, "image"),
+            ([layer_of(pos_encoding_mode="ALIBI")], {}, "ALIBI"),
+            ([layer_of(logit_cap=5.0, logit_capping_method="clip")], {}, "clip")):
         try:
-            integration.create(runner_of(16, layer, **changes))
+            integration.create(runner_of(16, layers_of_it, **changes))
         except ValueError as error:
             assert text in str(error) and "attnjit" in str(error), error
+            assert "\n" not in str(error), error
         else:
             raise AssertionError(f"{changes} was taken")
     sglang_backend._arch = lambda runner: None
@@ -125,18 +143,6 @@ def refusals():
     else:
         raise AssertionError("an unknown GPU was taken")
     sglang_backend._arch = lambda runner: "sm_90a"
-    for options, text in ((dict(is_cross_attention=True), "cross attention"),
-                          (dict(attn_type=AttentionType.DECODER_BIDIRECTIONAL), "image"),
-                          (dict(pos_encoding_mode="ALIBI"), "ALIBI"),
-                          (dict(logit_cap=5.0, logit_capping_method="clip"), "clip")):
-        try:
-            sglang_backend.layer_options(layer_of(**options), None)
-        except NotImplementedError as error:
-            assert text in str(error), error
-        else:
-            raise AssertionError(f"{options} was taken")
-
-
     # Pages of e4m3 have any number of rows.
     integration.create(runner_of(4, layer, kv_cache_dtype=E4M3))
 
@@ -159,7 +165,7 @@ def batch_of(runner, mode, rows, keys):
         out_cache_loc=torch.cat(loc).long(), out_cache_loc_is_physical=True)
 
 
-def expected(q, k, v, runner, batch, rows, keys, layer, earlier, sinks):
+def expected(q, k, v, runner, batch, rows, keys, layer, earlier, sinks, seen=None):
     """[rows, heads, depth] from what the cache's pages hold, with this step's rows written."""
     out, begin = [], 0
     window = layer.sliding_window_size + 1 if layer.sliding_window_size >= 0 else None
@@ -171,7 +177,9 @@ def expected(q, k, v, runner, batch, rows, keys, layer, earlier, sinks):
                         for old, new in zip(earlier, (k, v)))
         at, key = torch.arange(count)[:, None] + length - count, torch.arange(length)[None, :]
         visible = key <= at
-        if layer.attn_type == AttentionType.ENCODER_ONLY:
+        if seen is not None:
+            visible = seen(b, at, key)
+        elif layer.attn_type == AttentionType.ENCODER_ONLY:
             visible = torch.ones_like(visible)
         elif layer.use_irope:
             visible &= at // 8 == key // 8
@@ -183,7 +191,7 @@ def expected(q, k, v, runner, batch, rows, keys, layer, earlier, sinks):
     return torch.cat(out)
 
 
-def check(runner, backend, layer, batch, rows, keys, sinks=None):
+def check(runner, backend, layer, batch, rows, keys, sinks=None, visible=None):
     """A layer over a batch whose metadata is made: what was in the cache stays, the rest is right."""
     pool, total = runner.token_to_kv_pool, sum(rows)
     windowed = isinstance(pool, SWAKVPool) and pool.layers_mapping[layer.layer_id][1]
@@ -200,17 +208,21 @@ def check(runner, backend, layer, batch, rows, keys, sinks=None):
                for heads in (HEADS, KV_HEADS, KV_HEADS))
     k_given, v_given = k.clone(), v.clone()  # SGLang divides them in place
     padded = torch.cat([q, q.new_zeros(rows.count(0), HEADS, DEPTH)])  # a graph's padding
+    ragged = backend.forward_metadata.q_offsets is not None
     call = backend.forward_decode if batch.forward_mode.is_decode() else backend.forward_extend
     got = call(padded.flatten(1), k, v, layer, batch, **({} if sinks is None else
                                                          {"sinks": sinks}))
+    rounds_q = eight and any(kind.rounds_q for key, kind in backend._kinds.items()
+                             if key[0] == layer.layer_id and key[2] == ragged)
     if eight:  # what was written is rounded
         k, v = ((x / scale).to(E4M3).float() * scale for x, scale in zip((k_given, v_given), scales))
-        if backend._rounds_q:
+        if rounds_q:
             q = q.to(E4M3)
-    right = expected(q, k.float(), v.float(), runner, batch, rows, keys, layer, earlier, sinks)
+    right = expected(q, k.float(), v.float(), runner, batch, rows, keys, layer, earlier, sinks,
+                     visible)
     error = (got[:total].view(-1, HEADS, DEPTH).float() - right).abs().max()
     # NOTE: kernels of e4m3 Q round the probabilities to e4m3, too.
-    bound = 2e-2 if not eight else 0.25 if reference.ON_GPU and backend._rounds_q else 4e-2
+    bound = 2e-2 if not eight else 0.25 if reference.ON_GPU and rounds_q else 4e-2
     assert error < bound, (layer.layer_id, rows, keys, error)
 
 
@@ -222,7 +234,6 @@ def layers():
             prewarmed.clear()
             runner = runner_of(page_size, kinds, windows)
             backend = integration.create(runner)
-            assert reference.ON_GPU or len(prewarmed) == 2 * len(kinds), prewarmed
             for rows, keys in (([7, 1, 20], [7, 33, 90]), ([1, 40], [96, 40])):
                 batch = batch_of(runner, ForwardMode.EXTEND, rows, keys)
                 backend.init_forward_metadata(batch)
@@ -267,11 +278,11 @@ def eight_bits():
         prewarmed.clear()
         runner = runner_of(page_size, kinds, windows, kv_cache_dtype=E4M3)
         backend = integration.create(runner)
-        assert backend._rounds_q == (arch == "sm_100a")
-        assert reference.ON_GPU or len(prewarmed) == 2 * len(kinds), prewarmed
+        assert prewarmed
         for spec in prewarmed:
             kinds_of = [spec.get(name) for name in ("qkv_dtype", "kv_dtype", "scales")]
-            assert kinds_of == (["e4m3", None, "tensor"] if backend._rounds_q
+            rounds = arch == "sm_100a" or "ragged" in spec
+            assert kinds_of == (["e4m3", None, "tensor"] if rounds
                                 else ["bf16", "e4m3", "tensor"]), spec
             assert spec["output_dtype"] == "bf16"
         for mode, rows, keys in ((ForwardMode.EXTEND, [7, 1, 20], [7, 33, 90]),
@@ -306,13 +317,6 @@ def graphs(runner, backend, kinds):
     backend.init_forward_metadata_out_graph(batch)
     backend.init_forward_metadata_in_graph(batch)
     check(runner, backend, kinds[0], batch, [1, 1, 0, 0], [17, 96, 0, 0])
-    try:
-        batch.forward_mode = ForwardMode.TARGET_VERIFY
-        backend.init_forward_metadata_out_graph(batch)
-    except NotImplementedError as error:
-        assert "TARGET_VERIFY" in str(error)
-    else:
-        raise AssertionError("a graph of drafts was taken")
 
 
 def replayed(runner, backend, kinds):
@@ -349,43 +353,221 @@ def replayed(runner, backend, kinds):
                 assert (out[b].view(1, HEADS, DEPTH) - right).abs().max() < 3e-2, (keys, b)
 
 
+def verified():
+    """Drafts that are verified: chains, and trees by a mask of drafts alone and of all keys; eagerly
+    and by a graph's memory."""
+    kinds = [layer_of(0), layer_of(1, sliding_window_size=12)]
+    for name, topk, rows in (("eagle", 1, 4), ("eagle", 3, 6), ("ngram", None, 11),
+                             ("ngram", None, 37)):
+        SPEC.speculative_num_draft_tokens, SPEC.speculative_eagle_topk = rows, topk
+        for windows in ((), (1,)):
+            runner = runner_of(16, kinds, windows, spec_algorithm=algorithm(name))
+            backend = integration.create(runner)
+            backend.init_cuda_graph_state(4, 4 * rows)
+            assert backend.verify_mask.is_read == backend.tree == (topk != 1)
+            before = [30, 3, 17]
+            keys = [count + rows for count in before]
+            batch = batch_of(runner, ForwardMode.TARGET_VERIFY, [rows] * 3, keys)
+            batch.seq_lens = torch.tensor(before)
+            for graph, whole in ((False, False), (True, False), (False, True), (True, True)):
+                parents = [[-1] + [int(torch.randint(0, i, ())) if topk != 1 else i - 1
+                                   for i in range(1, rows)] for _ in before]
+                seen = torch.zeros(3, rows, rows, dtype=torch.bool)
+                depth = torch.zeros(3, rows, dtype=torch.int64)
+                for b, one in enumerate(parents):
+                    for i, parent in enumerate(one):
+                        if parent >= 0:
+                            seen[b, i], depth[b, i] = seen[b, parent], depth[b, parent] + 1
+                        seen[b, i, i] = True
+                mask = seen.flatten()
+                if whole:
+                    mask = torch.cat([torch.cat([torch.ones(rows, count, dtype=torch.bool), one], 1)
+                                      .flatten() for count, one in zip(before, seen)])
+                elif graph:
+                    backend.verify_mask.buffer[:mask.numel()] = mask
+                    mask = backend.verify_mask.buffer
+                batch.spec_info = types.SimpleNamespace(custom_mask=mask)
+                batch.positions = (torch.tensor(before)[:, None] + depth).flatten()
+                if graph:
+                    backend.init_forward_metadata_out_graph(batch)
+                    backend.init_forward_metadata_in_graph(batch)
+                else:
+                    backend.init_forward_metadata(batch)
+                for layer in kinds:
+                    check(runner, backend, layer, batch, [rows] * 3, keys,
+                          visible=lambda b, at, key, layer=layer: tree(
+                              seen[b], before[b], depth[b], key,
+                              layer.sliding_window_size if topk != 1 else -1, at, layer))
+    SPEC.speculative_num_draft_tokens = SPEC.speculative_eagle_topk = None
+
+
+def tree(seen, before, depth, key, window, at, layer):
+    """[rows, keys] that rows of a tree see."""
+    if window < 0 and layer.sliding_window_size < 0:
+        past = torch.ones(len(depth), before, dtype=torch.bool)
+    elif window < 0:  # a chain: by places, which are positions
+        return (key <= at) & (key >= at - layer.sliding_window_size)
+    else:
+        past = before + depth[:, None] - key[:, :before] <= window
+    return torch.cat([past, seen], 1)
+
+
+def drafted():
+    """The steps of a draft model: of one branch, and of several."""
+    kinds = [layer_of(0), layer_of(1, sliding_window_size=9)]
+    steps, before = 4, [20, 3]
+    for topk, (page_size, windows), graph in itertools.product((1, 3), ((16, ()), (1, (1,))),
+                                                               (False, True)):
+        runner = runner_of(page_size, kinds, windows, spec_algorithm=algorithm("eagle"),
+                           is_draft_worker=True)
+        backend = sglang_drafts.AttnjitMultiStepDraftBackend(integration.create, runner, topk,
+                                                             steps)
+        assert len(backend.attn_backends) == steps - 1
+        batch = batch_of(runner, ForwardMode.DECODE, [1, 1], [count + steps for count in before])
+        batch.seq_lens = torch.tensor(before)
+        slots = runner.req_to_token_pool.req_to_token
+        free = set(range(1, SLOTS)) - set(slots.flatten().tolist())
+        own = [slots[b + 1, count:count + steps].long() for b, count in enumerate(before)]
+        branches = torch.stack([
+            own[b] if topk == 1 else torch.tensor([free.pop() for _ in range(steps)])
+            for b in range(2) for _ in range(topk)])
+        batch.out_cache_loc = branches.flatten()
+        if graph:
+            backend.init_cuda_graph_state(3, 3 * topk)
+            backend.init_forward_metadata_out_graph(batch, in_capture=True)
+            backend.init_forward_metadata_in_graph(batch)
+        else:
+            backend.init_forward_metadata(batch)
+        pool = runner.token_to_kv_pool
+        for step, one in enumerate(backend.attn_backends):
+            inner = types.SimpleNamespace(forward_mode=ForwardMode.DECODE,
+                                          out_cache_loc=branches[:, step].clone(),
+                                          out_cache_loc_is_physical=True)
+            for layer in kinds:
+                q, k, v = (torch.randn(2 * topk, heads, DEPTH, dtype=torch.bfloat16)
+                           for heads in (HEADS, KV_HEADS, KV_HEADS))
+                if topk > 1 and page_size > 1 and step > 0 and layer.layer_id:
+                    continue
+                got = one.forward_decode(q.flatten(1), k, v, layer, inner)
+                cache = pool.get_kv_buffer(layer.layer_id)
+                if windows and layer.layer_id in windows:
+                    cache = [x[pool.full_to_swa_index_mapping[:SLOTS]] for x in cache]
+                for row in range(2 * topk):
+                    b = row // topk
+                    at = torch.cat([slots[b + 1, :before[b]].long(), branches[row, :step + 1]])
+                    assert torch.equal(cache[0][at[-1]], k[row]), (topk, step, row)
+                    keys, values = (x[at] for x in cache)
+                    seen = torch.arange(len(at))[None, :] > len(at) - 2 - (
+                        layer.sliding_window_size if layer.layer_id else len(at))
+                    right = reference.attend(q[row:row + 1], keys, values, seen, 0.3)[0]
+                    error = (got[row].view(1, HEADS, DEPTH) - right).abs().max()
+                    assert error < 2e-2, (topk, step, row, error)
+
+
+def draft_prompts():
+    """The step in which a draft model reads what was verified, eagerly and by a graph's memory."""
+    kind = layer_of(0)
+    SPEC.speculative_num_draft_tokens, SPEC.speculative_eagle_topk = 4, 1
+    runner = runner_of(16, [kind], spec_algorithm=algorithm("eagle"), is_draft_worker=True)
+    backend = integration.create(runner)
+    rows, keys = [4, 4], [33, 9]
+    batch = batch_of(runner, ForwardMode.DRAFT_EXTEND_V2, rows, keys)
+    backend.init_forward_metadata(batch)
+    check(runner, backend, kind, batch, rows, keys)
+    batch.extend_seq_lens_cpu = None  # where SGLang knows no more than the bound
+    backend.init_forward_metadata(batch)
+    check(runner, backend, kind, batch, rows, keys)
+    backend.init_cuda_graph_state(3, 12)
+    backend.init_forward_metadata_out_graph(batch, in_capture=True)
+    backend.init_forward_metadata_in_graph(batch)
+    check(runner, backend, kind, batch, rows, keys)
+    SPEC.speculative_num_draft_tokens = SPEC.speculative_eagle_topk = None
+
+
+def deterministic():
+    """A row's bits do not depend on its batch: one kernel, whose parts have as many keys."""
+    EXEC.deterministic.enable_deterministic_inference = True
+    kind = layer_of(0)
+    runner = runner_of(16, [kind])
+    prewarmed.clear()
+    backend = integration.create(runner)
+    assert [spec["partition_keys"] for spec in prewarmed] == [384], prewarmed
+    batch = batch_of(runner, ForwardMode.DECODE, [1, 1], [40, 3])
+    backend.init_forward_metadata(batch)
+    reference.calls.clear()
+    check(runner, backend, kind, batch, [1, 1], [40, 3])
+    reference.check_calls(lambda: reference.calls[0]["partition_keys"] == 384)
+    EXEC.deterministic.enable_deterministic_inference = False
+
+
+def crosses():
+    """A decoder with an encoder: their keys share a request's row of slots."""
+    kinds = [layer_of(0), layer_of(1, is_cross_attention=True)]
+    config = types.SimpleNamespace(is_encoder_decoder=True, context_len=LONGEST, hf_config=None)
+    runner = runner_of(1, kinds, model_config=config)
+    backend = integration.create(runner)
+    encoder, keys = [11, 4], [5, 30]
+    batch = batch_of(runner, ForwardMode.DECODE, [1, 1], [e + k for e, k in zip(encoder, keys)])
+    batch.seq_lens, batch.encoder_lens = torch.tensor(keys), torch.tensor(encoder)
+    backend.init_forward_metadata(batch)
+    pool, slots = runner.token_to_kv_pool, runner.req_to_token_pool.req_to_token
+    for layer in kinds:
+        for one in pool.get_kv_buffer(layer.layer_id):
+            one.copy_(torch.randn(one.shape))
+        q = torch.randn(2, HEADS, DEPTH, dtype=torch.bfloat16)
+        got = backend.forward_decode(q.flatten(1), None, None, layer, batch).view(q.shape)
+        for b in range(2):
+            row = slots[b + 1].long()
+            at = row[:encoder[b]] if layer.layer_id else row[encoder[b]:encoder[b] + keys[b]]
+            k, v = (one[at] for one in pool.get_kv_buffer(layer.layer_id))
+            right = reference.attend(q[b:b + 1], k, v, torch.ones(1, len(at), dtype=torch.bool),
+                                     0.3)[0]
+            assert (got[b] - right[0]).abs().max() < 2e-2, (layer.layer_id, b)
+
+
 def page_tables():
-    """SGLang's kernel, which makes the tables on a GPU, and what makes them elsewhere agree."""
-    from sglang.kernels.ops.attention.trtllm_mha_page_table import build_trtllm_mha_page_table
-
-    for page_size in (1, 16, 64):
+    """What makes the tables on a GPU, and what makes them elsewhere, agree."""
+    kernel = sglang_tables._make_kernel()
+    for page_size, window, begin in itertools.product((1, 16, 48), (False, True), (False, True)):
         tokens = (torch.randperm(SLOTS // page_size - 1) + 1).repeat_interleave(page_size)
-        tokens = (tokens * page_size + torch.arange(len(tokens)) % page_size).int()[:3 * LONGEST]
-        tokens = tokens.view(3, LONGEST)
+        tokens = (tokens * page_size + torch.arange(len(tokens)) % page_size).int()
+        longest = len(tokens) // 3
+        tokens = tokens[:3 * longest].view(3, longest)
         to_window = torch.randperm(SLOTS // page_size).repeat_interleave(page_size) * page_size
-        requests, lens = torch.tensor([2, 0]), torch.tensor([90, 33], dtype=torch.int32)
-        width = -(-LONGEST // page_size)
+        to_window = torch.nn.functional.pad(to_window, (0, SLOTS - len(to_window)))
+        requests, lens = torch.tensor([2, 0]), torch.tensor([longest - 4, 33])
+        starts = torch.tensor([0, page_size]) if begin else None
+        if begin:
+            lens = lens - page_size
+        width = -(-longest // page_size)
         ours, theirs = (torch.zeros(2, 2, width, dtype=torch.int32) for _ in range(2))
-        sglang_backend.fill_page_tables(tokens, requests, lens, page_size, ours[0], ours[1],
-                                        to_window)
-        build_trtllm_mha_page_table(tokens, requests, lens, theirs[0], page_size, theirs[1],
-                                    to_window)
-        for b, length in enumerate(lens.tolist()):
+        found = [torch.zeros(2, dtype=torch.int32) for _ in range(2)]
+        sglang_tables.fill_page_tables(tokens, requests, lens, 2, page_size, found[0], ours[0],
+                                       ours[1] if window else None, to_window, starts)
+        kernel[(2, 1)](tokens, tokens.stride(0), requests, lens, 2, starts, found[1], theirs[0],
+                       theirs[1] if window else None, theirs[0].stride(0), to_window,
+                       PAGE=page_size, HAS_STARTS=begin, HAS_WINDOW=window, COLUMNS=1024)
+        assert torch.equal(*found) and found[0].tolist() == (lens + 2).tolist()
+        for b, length in enumerate(found[0].tolist()):
             pages = -(-length // page_size)
-            assert torch.equal(ours[:, b, :pages], theirs[:, b, :pages]), page_size
-
-
-def ready(tensors, fields, number, stream, q_len, kv_len, fallback):
-    """Stands for the queue of compiles."""
-    reference._launch.check(tensors, fields, q_len, kv_len)
-    prewarmed.append(reference._launch.spec_of(tensors, fields, "sm_90a"))
-    return False
+            assert torch.equal(ours[:, b, :pages], theirs[:, b, :pages]), (page_size, window)
 
 
 prewarmed = []
 reference.install()
-if not reference.ON_GPU:
-    reference._launch.prepare = ready
+sglang_service.ask = prewarmed.extend
+sglang_backend.get_spec, sglang_backend.get_exec = lambda: SPEC, lambda: EXEC
 sglang_backend._arch = lambda runner: "sm_90a"
 torch.manual_seed(0)
 registration()
 refusals()
 layers()
 eight_bits()
-page_tables()
+verified()
+drafted()
+draft_prompts()
+deterministic()
+crosses()
+if not reference.ON_GPU:
+    page_tables()
 print(f"on {DEVICE}: sglang {importlib.metadata.version('sglang')}: all right")

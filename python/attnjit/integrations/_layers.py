@@ -34,6 +34,7 @@ class Layer:
     topk: int = 0  #: MLA: keys of a list
     images: str = ""  #: "free", or "window": of an image that a window cuts
     prefix_window: int = 0  #: R-SWA: rows see the prompt, and so many keys
+    chunk: int = 0  #: rows see the keys of their own chunk, of so many; 0: all
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Server:
     partition_keys: int = 0  #: batch-invariant mode: the keys of a part
     sharing: int = 1  #: ranks that share a cache (decode context parallelism)
     interleave: int = 1  #: keys of a rank in a row, where ranks share a cache
+    tree: bool = False  #: drafts that are verified are a tree
 
 
 _PARAMS = {"causal": "i32[]", "image": "i32[][]", "prefix": "i32[]", "whole": "i32[]"}

@@ -1,28 +1,102 @@
 # SPDX-License-Identifier: Apache-2.0
 """attnjit as an attention backend of SGLang: `--attention-backend attnjit`.
 
-The wheel names register() under sglang.srt.plugins, so that every process of SGLang calls it.
+The wheel names register() under sglang.srt.plugins, which each process of SGLang calls once it
+runs, before it reads its configuration.
 """
 from __future__ import annotations
 
-from typing import Any
+import importlib
+import inspect
+from typing import Any, Callable, Dict, Optional
+
+from ._metrics import expose
 
 NAME = "attnjit"
+_LISTS = ("ATTENTION_BACKEND_CHOICES", "DETERMINISTIC_ATTENTION_BACKEND_CHOICES",
+          "DRAFT_ATTENTION_BACKEND_CHOICES")
+_FIELDS = ("attention_backend", "prefill_attention_backend", "decode_attention_backend")
+_SERVES_ALL = "triton"
+_DRAFTS = "sglang.srt.speculative.draft_utils.DraftBackendFactory._create_backend"
 
 
 def register() -> None:
-    """Adds the backend to SGLang's lists. It may be called several times."""
-    from sglang.srt.arg_groups import choices
+    """Adds the backend to SGLang's lists, and its counters to /metrics. It may be called several
+    times."""
+    from sglang.srt.layers.attention.attention_registry import (ATTENTION_BACKENDS,
+                                                                register_attention_backend)
 
-    if NAME not in choices.ATTENTION_BACKEND_CHOICES:
-        choices.add_attention_backend_choices([NAME])
-    from sglang.srt.layers.attention.attention_registry import register_attention_backend
+    lists = _module_of_lists()
+    for name in _LISTS:
+        allowed = getattr(lists, name, None)
+        if allowed is not None and NAME not in allowed:
+            allowed.append(NAME)
+    if NAME not in ATTENTION_BACKENDS:
+        register_attention_backend(NAME)(create)
+        from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    register_attention_backend(NAME)(create)
+        HookRegistry.register(_DRAFTS, with_drafts, HookType.AROUND)
+        HookRegistry.register(_checks(), as_one_of_its_own, HookType.AROUND)
+    expose()
 
 
-def create(runner: Any) -> Any:
+def _module_of_lists() -> Any:
+    """Where SGLang's command line has its lists: newer versions have a module for them."""
+    try:
+        return importlib.import_module("sglang.srt.arg_groups.choices")
+    except ModuleNotFoundError:
+        return importlib.import_module("sglang.srt.server_args")
+
+
+def _checks() -> str:
+    """What looks at a server's arguments by its model."""
+    from sglang.srt.server_args import ServerArgs
+
+    if hasattr(ServerArgs, "_handle_model_specific_adjustments"):
+        return "sglang.srt.server_args.ServerArgs._handle_model_specific_adjustments"
+    return "sglang.srt.arg_groups.model_hook.handle_model_specific_adjustments"
+
+
+def as_one_of_its_own(original: Callable[..., Any], arguments: Any, *more: Any) -> Any:
+    """A hook around SGLang's checks of models, some of which list the backends that may serve one
+    (gpt-oss, Llama 4, Gemma 4, Exaone 4). There this backend goes by the name of one that serves
+    all of them; create() says what it does not serve."""
+    named = [field for field in _FIELDS if getattr(arguments, field, None) == NAME]
+    for field in named:
+        object.__setattr__(arguments, field, _SERVES_ALL)
+    try:
+        return original(arguments, *more)
+    finally:
+        for field in named:
+            object.__setattr__(arguments, field, NAME)
+
+
+def create(runner: Any, page_size: Optional[int] = None) -> Any:
     """The backend of a model runner; ValueError says all that it does not serve."""
+    if runner.use_mla_backend:
+        from .sglang_mla import AttnjitMLAAttnBackend
+
+        return AttnjitMLAAttnBackend(runner, page_size)
     from .sglang_backend import AttnjitAttnBackend
 
-    return AttnjitAttnBackend(runner)
+    return AttnjitAttnBackend(runner, page_size)
+
+
+def with_drafts(original: Callable[..., Any], factory: Any, backend_name: str,
+                backend_map: Dict[str, Callable[[], Any]], *args: Any, **more: Any) -> Any:
+    """A hook around SGLang's table of the backends of draft models, to which it adds this one."""
+    decodes = "decode" in backend_map["triton"].__name__
+
+    def made() -> Any:
+        if decodes:
+            from .sglang_drafts import AttnjitMultiStepDraftBackend
+
+            backend: Any = AttnjitMultiStepDraftBackend(
+                create, factory.draft_model_runner, factory.topk, factory.speculative_num_steps)
+        else:
+            backend = create(factory.draft_model_runner)
+        # NOTE: newer versions want the name, too.
+        stamps = "stamps_children" in inspect.signature(original).parameters
+        return (NAME, backend) if stamps else backend
+
+    return original(factory, backend_name, {**backend_map, NAME: made}, *args, **more)

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backend that attnjit.integrations.sglang registers, after the interface of SGLang 0.5.23.
+"""The backend that attnjit.integrations.sglang registers, after the interfaces of SGLang 0.5.17 and
+0.5.23.
 
 SGLang's pools hold the cache, and their own functions write it; the kernels read pages of it by
 tables that are made on the device. One kernel serves prompts, chunks and decodes in one batch,
-another one batches of decodes alone. Beside a cache of e4m3, Q keeps its type where a kernel takes
-that, and is rounded to e4m3 elsewhere, as SGLang's own backends do.
+others batches whose requests have as many rows each: decodes, and drafts that are verified. Beside
+a cache of e4m3, Q keeps its type where a kernel takes that, and is rounded to e4m3 elsewhere, as
+SGLang's own backends do. Models of MLA are served by sglang_mla.
 """
 from __future__ import annotations
 
@@ -16,22 +18,34 @@ from sglang.srt.layers.attention.base_attn_backend import AttentionBackend
 from sglang.srt.layers.radix_attention import AttentionType, RadixAttention
 from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
+from sglang.srt.runtime_context import get_exec, get_spec
 
-from .. import AttnjitError, paged_attention
+from .. import AttnjitError, Mask, ScoreMod, paged_attention
 from .._device import architecture
-from ._specs import eight_bit_cache, sliding_window, why_not as why_no_kernel
+from . import sglang_service
+from ._layers import MOST_ROWS, Layer, Server
+from ._sglang_layers import sglang_mask, sglang_specs, sglang_types, tree_mask
+from ._specs import why_not as why_no_kernel
+from .sglang_service import launches, say_start, service
+from .sglang_tables import fill_page_tables, tree_bits
 
 _DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+# What kernels whose parts do not hang on the batch may need beside their tensors.
+_INVARIANT_BYTES = 1 << 29
+#: What the start's line says, and docs/sglang.md.
+REFUSED = ("lists of keys (DSA, QSA), image tokens that see what is ahead, relative biases, caches "
+           "of 8 bits but e4m3 with scales of tensors, caches of 4 bits, context parallelism")
 
 
-def why_not(runner: Any, arch: Optional[str]) -> List[str]:
+# --- what the kernels serve
+
+def why_not(runner: Any, arch: Optional[str], page_size: int) -> List[str]:
     """What of a model and its server's options the kernels do not serve; none: all of it."""
     config = runner.model_config
     reasons = [text for holds, text in (
         (arch is None, "attnjit serves GPUs of sm_90, sm_100 and sm_103"),
-        (runner.use_mla_backend, "MLA models are not served in SGLang yet"),
-        (config.is_encoder_decoder, "cross attention is not served"),
-        (runner.spec_algorithm.is_speculative(), "speculative decoding is not served yet"),
+        (config.is_encoder_decoder and runner.page_size > 1,
+         "cross attention is served with --page-size 1"),
         (runner.dtype not in _DTYPES, f"models of {runner.dtype} are not served: only of "
          "float16 and bfloat16"),
         (runner.kv_cache_dtype not in (runner.dtype, torch.float8_e4m3fn)
@@ -40,11 +54,21 @@ def why_not(runner: Any, arch: Optional[str]) -> List[str]:
          "of fp8_e4m3 with a scale for each tensor"),
         (getattr(getattr(runner, "kv_index_translator", None), "is_translating", False),
          "the unified memory pool is not served"),
+        (getattr(config, "index_topk", None) is not None
+         or getattr(config.hf_config, "index_topk", None) is not None,
+         "lists of keys (DSA) are not served in SGLang"),
     ) if holds]
     if reasons:
         return reasons
-    reason = why_no_kernel(**_fields(runner, arch))
-    return [] if reason is None else [reason]
+    for layer in _layers_of(runner):
+        reason = _why_no_layer(layer)
+        if reason is None:
+            server = server_of(runner, arch, page_size)
+            for spec in sglang_specs(layer_of(layer, runner, _sinks_of(runner, layer)), server):
+                reason = reason or why_no_kernel(**spec)
+        if reason is not None:
+            return [f"layer {layer.layer_id}: {reason}"]
+    return []
 
 
 def _cache_name(runner: Any) -> str:
@@ -52,54 +76,120 @@ def _cache_name(runner: Any) -> str:
             else str(runner.kv_cache_dtype))
 
 
-def _fields(runner: Any, arch: Optional[str]) -> Dict[str, Any]:
-    """The spec of a model, as far as whether a kernel serves it hangs on it."""
-    config = runner.model_config
-    fields = {"arch": arch, "num_q_heads": 8, "group": 4, "qk_depth": config.head_dim,
-              "ov_depth": getattr(config, "v_head_dim", None) or config.head_dim,
-              "page_size": runner.page_size, "ragged": True, "mask": "causal"}
-    dtype = _DTYPES[runner.dtype]
-    return (eight_bit_cache(dtype, **fields) if runner.kv_cache_dtype is torch.float8_e4m3fn
-            else {**fields, "qkv_dtype": dtype})
-
-
-def layer_options(layer: Any, chunk: Optional[int]) -> Dict[str, Any]:
-    """The mask, the score modification and the scale of a layer; NotImplementedError: not served.
-
-    `chunk` is the attention chunk of models whose layers may look at their own chunk alone.
-    """
+def _why_no_layer(layer: Any) -> Optional[str]:
     for holds, text in (
-            (layer.is_cross_attention, "cross attention"),
             (layer.attn_type == AttentionType.DECODER_BIDIRECTIONAL, "bidirectional image tokens"),
             (layer.pos_encoding_mode != "NONE", f"positions of kind {layer.pos_encoding_mode}"),
             (layer.logit_cap and layer.logit_capping_method != "tanh",
              f"a cap by {layer.logit_capping_method}"),
             ((layer.xai_temperature_len or -1) > 0, "a temperature that grows with the length")):
         if holds:
-            raise NotImplementedError(f"attnjit: layer {layer.layer_id}: {text} is not served")
-    mask: Any = "causal"
-    if layer.attn_type == AttentionType.ENCODER_ONLY:
-        mask = None
-    elif layer.use_irope and chunk:
-        mask = {"kind": "and", "of": [{"kind": "causal"}, {"kind": "chunked", "chunk": int(chunk)}]}
-    elif layer.sliding_window_size is not None and layer.sliding_window_size >= 0:
-        # NOTE: SGLang counts the keys before a row, a spec the row's own key, too.
-        mask = sliding_window(int(layer.sliding_window_size) + 1)
-    cap = float(layer.logit_cap or 0.0)
-    return {"mask": mask, "score_mod": {"kind": "softcap", "cap": cap} if cap > 0 else None,
-            "scale": float(layer.scaling)}
+            return f"{text} is not served"
+    return None
 
+
+def _layers_of(runner: Any) -> List[Any]:
+    """The model's layers of attention; of those that have the same kernels all."""
+    return [one for one in runner.model.modules() if isinstance(one, RadixAttention)]
+
+
+def _sinks_of(runner: Any, layer: Any) -> bool:
+    """Whether a layer is called with sinks, which the module that holds it has."""
+    for parent in runner.model.modules():
+        if any(child is layer for child in parent.children()):
+            return getattr(parent, "sinks", None) is not None
+    return False
+
+
+def layer_of(layer: Any, runner: Any, sinks: bool) -> Layer:
+    """What the kernels that a layer asks for hang on."""
+    window = 0
+    if layer.sliding_window_size is not None and layer.sliding_window_size >= 0:
+        # NOTE: SGLang counts the keys before a row, a spec the row's own key, too.
+        window = int(layer.sliding_window_size) + 1
+    chunk = getattr(runner, "attention_chunk_size", None)
+    depths, latent, rope = (layer.qk_head_dim, layer.v_head_dim), 0, 0
+    if runner.use_mla_backend:  # NOTE: two modules are one layer's: over the cache, and of prompts
+        config = runner.model_config
+        latent, rope = config.kv_lora_rank, config.qk_rope_head_dim
+        depths = (config.qk_nope_head_dim + rope, config.v_head_dim)
+    return Layer(
+        layer.tp_q_head_num, layer.tp_q_head_num if latent else layer.tp_k_head_num, *depths,
+        window, float(layer.logit_cap or 0.0), sinks,
+        both_ways=layer.attn_type == AttentionType.ENCODER_ONLY, cross=layer.is_cross_attention,
+        latent=latent, rope=rope, chunk=int(chunk) if layer.use_irope and chunk else 0)
+
+
+def server_of(runner: Any, arch: Optional[str], page_size: int) -> Server:
+    """What of a server's options kernels hang on."""
+    eight = runner.kv_cache_dtype is torch.float8_e4m3fn
+    drafts = (get_spec().speculative_num_draft_tokens or 0) if _speculates(runner) else 0
+    return Server(arch or "sm_90a", _DTYPES[runner.dtype], page_size,
+                  "fp8_e4m3" if eight else "auto", drafts=max(0, drafts - 1),
+                  partition_keys=partition_keys(runner), tree=_follows_trees(runner))
+
+
+def _speculates(runner: Any) -> bool:
+    algorithm = getattr(runner, "spec_algorithm", None)
+    return algorithm is not None and not algorithm.is_none()
+
+
+def _follows_trees(runner: Any) -> bool:
+    """Whether drafts that are verified are trees: the rows of a chain see one another in order."""
+    if not _speculates(runner) or getattr(runner, "is_draft_worker", False):
+        return False
+    return runner.spec_algorithm.is_ngram() or (get_spec().speculative_eagle_topk or 1) > 1
+
+
+def partition_keys(runner: Any) -> int:
+    """The keys of a part where inference is deterministic, else 0.
+
+    A row's bits must not depend on its batch, so that it hangs on the configuration alone: parts
+    are as short as the memory for their results lets them be, at least 384 keys.
+    """
+    if not get_exec().deterministic.enable_deterministic_inference:
+        return 0
+    layers = _layers_of(runner)
+    row_bytes = max((4 * one.tp_q_head_num * one.v_head_dim for one in layers), default=1)
+    rows = max(1, getattr(runner.server_args, "chunked_prefill_size", None) or 8192)
+    parts = max(1, _INVARIANT_BYTES // (row_bytes * rows))
+    keys = -(-runner.model_config.context_len // parts)
+    return max(384, -(-keys // 64) * 64)
+
+
+def _arch(runner: Any) -> Optional[str]:
+    """The architecture of the runner's GPU; None: one that the kernels do not serve."""
+    try:
+        return architecture(getattr(runner, "gpu_id", 0) or 0)
+    except AttnjitError:
+        return None
+
+
+# --- what a step's layers share
 
 @dataclass
-class Metadata:
+class Step:
     """What a step's layers share."""
 
     kv_lens: torch.Tensor
     page_table: torch.Tensor
     window_table: Optional[torch.Tensor]  #: of the layers whose cache is the windows' pool
-    q_offsets: Optional[torch.Tensor] = None  #: None: each request has one row
+    q_offsets: Optional[torch.Tensor] = None  #: None: each request has as many rows
     max_q_len: int = 1
+    tree: Optional[torch.Tensor] = None  #: which drafts see which, a bit each
+    positions: Optional[torch.Tensor] = None  #: of drafts, [requests, rows]
     window_loc: Optional[torch.Tensor] = None  #: where this step's rows go in the windows' pool
+    cross_lens: Optional[torch.Tensor] = None  #: of layers that see another sequence
+    cross_table: Optional[torch.Tensor] = None
+
+    def first(self, count: int) -> "Step":
+        """The part that so many requests have."""
+        def cut(one: Optional[torch.Tensor], more: int = 0) -> Optional[torch.Tensor]:
+            return None if one is None else one[:count + more]
+
+        return Step(self.kv_lens[:count], self.page_table[:count], cut(self.window_table),
+                    cut(self.q_offsets, 1), self.max_q_len, cut(self.tree), cut(self.positions),
+                    None, cut(self.cross_lens), cut(self.cross_table))
 
 
 class AttnjitAttnBackend(AttentionBackend):
@@ -107,88 +197,178 @@ class AttnjitAttnBackend(AttentionBackend):
 
     needs_cpu_seq_lens: bool = False  # lengths and tables are read on the device
 
-    def __init__(self, runner: Any) -> None:
+    def __init__(self, runner: Any, page_size: Optional[int] = None) -> None:
+        """`page_size`: in which the kernels read the pool, where it is not the pool's own."""
         super().__init__()
-        reasons = why_not(runner, _arch(runner))
+        arch = _arch(runner)
+        self.page_size = page_size or runner.page_size
+        reasons = why_not(runner, arch, self.page_size)
         if reasons:
             raise ValueError("the attnjit attention backend cannot serve this: "
                              + "; ".join(reasons))
-        self.device, self.page_size = runner.device, runner.page_size
+        self.device = runner.device
         self.req_to_token = runner.req_to_token_pool.req_to_token
         self.token_to_kv_pool = runner.token_to_kv_pool
+        self.max_context_len = runner.model_config.context_len
         self.max_pages = -(-self.req_to_token.shape[1] // self.page_size)
-        self.chunk = getattr(runner, "attention_chunk_size", None)
         self.has_windows = (isinstance(self.token_to_kv_pool, SWAKVPool)
                             and self.token_to_kv_pool.swa_layer_nums > 0)
-        self.forward_metadata: Optional[Metadata] = None
+        self.crosses = bool(runner.model_config.is_encoder_decoder)
+        self.drafts = (get_spec().speculative_num_draft_tokens or 0) if _speculates(runner) else 0
+        self.tree = _follows_trees(runner)
+        self._is_draft_runner = bool(getattr(runner, "is_draft_worker", False))
+        self.forward_metadata: Optional[Step] = None
+        self._server = server_of(runner, arch, self.page_size)
         self._eight_bits = runner.kv_cache_dtype is torch.float8_e4m3fn
-        self._rounds_q = _fields(runner, _arch(runner))["qkv_dtype"] == "e4m3"
         self._one = torch.ones(1, device=self.device)  # the scale of what has none
         self._scales_by_layer: Dict[int, Tuple[Any, Any, torch.Tensor, torch.Tensor]] = {}
-        self._graphs: Dict[int, Metadata] = {}  # by the number of requests
-        self._options: Dict[int, Dict[str, Any]] = {}  # by layer
-        self._prewarm(runner)
+        self._graphs: Dict[Tuple[int, str], Step] = {}  # by the number of requests and the mode
+        self._kinds: Dict[Tuple[int, bool, bool], "Kind"] = {}  # by layer and step
+        self._verify_mask: Any = None
+        self._ask(runner, arch)
 
-    # --- what a step's layers share
+    # --- steps
 
     def init_forward_metadata(self, forward_batch: Any) -> None:
         """Before a step that runs eagerly."""
         batch = forward_batch
-        made = self._memory(batch.batch_size, torch.empty)
-        if not batch.forward_mode.is_decode_or_idle():
-            if not batch.forward_mode.is_extend() or batch.forward_mode.is_dllm_extend():
-                raise NotImplementedError(f"attnjit: {batch.forward_mode!r} is not served")
-            made.max_q_len = max(map(int, batch.extend_seq_lens_cpu), default=0)
-            made.q_offsets = torch.nn.functional.pad(
-                torch.cumsum(batch.extend_seq_lens, 0, dtype=torch.int32), (1, 0))
+        made = self._memory(batch.batch_size, torch.empty, self._mode(batch))
         self._fill(made, batch)
         self.forward_metadata = made
 
+    def _mode(self, batch: Any) -> str:
+        """Which kind of step a batch is."""
+        mode = batch.forward_mode
+        if mode.is_decode_or_idle():
+            return "decode"
+        if mode.is_target_verify():
+            return "verify"
+        if not mode.is_extend(include_draft_extend_v2=True) or mode.is_dllm_extend():
+            raise NotImplementedError(f"attnjit: {mode!r} is not served")
+        return "draft_extend" if mode.is_draft_extend_v2() else "extend"
+
     def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
-        """The memory that captured decodes read, whatever the number of their requests."""
+        """The memory that captured steps read, whatever the number of their requests."""
         # NOTE: zeros: requests that pad a graph read page 0.
-        self._static = self._memory(max_bs, torch.zeros)
+        self._static = self._memory(max_bs, torch.zeros, "all")
         self._graphs.clear()
+        if self.drafts and not self._is_draft_runner:
+            from sglang.srt.layers.attention.verify_mask import VerifyMask
+            from sglang.srt.speculative.eagle_utils import TreeMaskMode
+
+            self._verify_mask = VerifyMask(
+                buffer=torch.zeros(max_bs * self.drafts ** 2, dtype=torch.bool,
+                                   device=self.device),
+                mode=TreeMaskMode.QLEN_ONLY, max_bs=max_bs, is_read=self.tree)
+
+    @property
+    def verify_mask(self) -> Any:
+        """Where SGLang writes which drafts see which."""
+        return self._verify_mask
+
+    def update_verify_buffers_to_fill_after_draft(self, spec_info: Any,
+                                                  cuda_graph_bs: Optional[int]) -> None:
+        """NOTE: a step's mask is packed before the step, when it is written."""
 
     def init_forward_metadata_out_graph(self, forward_batch: Any, in_capture: bool = False) -> None:
-        """Before a decode is captured or replayed: its requests are the first of the memory's."""
-        count = forward_batch.batch_size
-        if not forward_batch.forward_mode.is_decode_or_idle():
-            raise NotImplementedError("attnjit: graphs of decodes alone are served, not of "
-                                      f"{forward_batch.forward_mode!r}")
-        if in_capture or count not in self._graphs:
-            static = self._static
-            window = None if static.window_table is None else static.window_table[:count]
-            self._graphs[count] = Metadata(static.kv_lens[:count], static.page_table[:count],
-                                           window)
-        self.forward_metadata = self._graphs[count]
+        """Before a step is captured or replayed: its requests are the first of the memory's."""
+        count, mode = forward_batch.batch_size, self._mode(forward_batch)
+        if in_capture or (count, mode) not in self._graphs:
+            step = self._static.first(count)
+            if mode in ("decode", "verify"):
+                step.q_offsets = None
+            if mode != "verify":
+                step.tree = step.positions = None
+            step.max_q_len = (1 if mode == "decode" else forward_batch.positions.numel()
+                              if mode == "extend" else self.drafts)
+            self._graphs[count, mode] = step
+        self.forward_metadata = self._graphs[count, mode]
+        self._fill_tree(self.forward_metadata, forward_batch)
 
     def init_forward_metadata_in_graph(self, forward_batch: Any) -> None:
-        """What a captured decode does before its layers: nothing here reads from the device."""
-        self._fill(self.forward_metadata, forward_batch)
+        """What a captured step does before its layers: nothing here reads from the device."""
+        self._fill(self.forward_metadata, forward_batch, in_graph=True)
 
     def get_cuda_graph_seq_len_fill_value(self) -> int:
         return 1
 
-    def _memory(self, count: int, make: Callable[..., torch.Tensor]) -> Metadata:
+    def draft_extend_metadata_captured_in_graph(self) -> bool:
+        return True
+
+    def _memory(self, count: int, make: Callable[..., torch.Tensor], mode: str = "decode") -> Step:
         def table() -> torch.Tensor:
             return make((count, self.max_pages), dtype=torch.int32, device=self.device)
 
-        return Metadata(make(count, dtype=torch.int32, device=self.device), table(),
-                        table() if self.has_windows else None)
+        made = Step(make(count, dtype=torch.int32, device=self.device), table(),
+                    table() if self.has_windows else None)
+        if mode not in ("decode", "verify"):
+            made.q_offsets = torch.zeros(count + 1, dtype=torch.int32, device=self.device)
+        if self.tree and mode in ("verify", "all"):
+            words = self.drafts * -(-self.drafts // 32)
+            made.tree = make((count, words), dtype=torch.int32, device=self.device)
+            made.positions = make((count, self.drafts), dtype=torch.int32, device=self.device)
+        if self.crosses:
+            made.cross_lens = torch.zeros(count, dtype=torch.int32, device=self.device)
+            made.cross_table = table()
+        return made
 
-    def _fill(self, metadata: Metadata, batch: Any) -> None:
+    def _fill(self, step: Step, batch: Any, in_graph: bool = False) -> None:
         """Lengths and page tables of a batch, made on the device."""
-        count = metadata.kv_lens.shape[0]
+        count = step.kv_lens.shape[0]
         if count == 0:
             return
-        metadata.kv_lens.copy_(batch.seq_lens[:count])
-        pool = self.token_to_kv_pool if self.has_windows else None
-        fill_page_tables(self.req_to_token, batch.req_pool_indices[:count], metadata.kv_lens,
-                         self.page_size, metadata.page_table, metadata.window_table,
-                         None if pool is None else pool.full_to_swa_index_mapping)
-        if pool is not None and batch.out_cache_loc is not None:
-            metadata.window_loc = pool.translate_loc_from_full_to_swa(batch.out_cache_loc)
+        mode = self._mode(batch)
+        if mode == "verify":
+            step.max_q_len = self.drafts
+            if not in_graph:
+                self._fill_tree(step, batch)
+        elif step.q_offsets is not None:
+            torch.cumsum(batch.extend_seq_lens[:count], 0, dtype=torch.int32,
+                         out=step.q_offsets[1:])
+            if not in_graph:
+                step.max_q_len = self._longest(batch)
+        requests = batch.req_pool_indices[:count]
+        starts = None
+        if self.crosses and batch.encoder_lens is not None:
+            starts = batch.encoder_lens[:count]
+            fill_page_tables(self.req_to_token, requests, starts, 0, self.page_size,
+                             step.cross_lens, step.cross_table)
+        fill_page_tables(self.req_to_token, requests, batch.seq_lens[:count],
+                         self.drafts if mode == "verify" else 0, self.page_size, step.kv_lens,
+                         step.page_table, step.window_table, self.to_window(), starts)
+        if self.has_windows and batch.out_cache_loc is not None:
+            step.window_loc = self.window_loc(batch.out_cache_loc)
+
+    def _longest(self, batch: Any) -> int:
+        """The rows of the longest request."""
+        if batch.extend_seq_lens_cpu is not None:
+            return max(map(int, batch.extend_seq_lens_cpu), default=0)
+        if batch.forward_mode.is_draft_extend_v2():
+            return self.drafts
+        return int(batch.extend_seq_lens.max())
+
+    def _fill_tree(self, step: Step, batch: Any) -> None:
+        """NOTE: outside of graphs: where the mask lies, and how, changes."""
+        if step.tree is None or batch.spec_info is None or batch.spec_info.custom_mask is None:
+            return
+        count = step.tree.shape[0]
+        mask = batch.spec_info.custom_mask
+        # NOTE: of a whole buffer the first requests'.
+        exact = count * self.drafts ** 2
+        if self._verify_mask is not None and mask.data_ptr() == self._verify_mask.buffer.data_ptr():
+            mask = mask[:exact]
+        if mask.numel() < exact:
+            mask = torch.nn.functional.pad(mask, (0, exact - mask.numel()), value=True)
+        tree_bits(mask, batch.seq_lens[:count], self.drafts, step.tree)
+        step.positions.copy_(batch.positions[:count * self.drafts].view(count, self.drafts))
+
+    def to_window(self) -> Optional[torch.Tensor]:
+        """The slot in the windows' pool of each slot."""
+        return self.token_to_kv_pool.full_to_swa_index_mapping if self.has_windows else None
+
+    def window_loc(self, loc: torch.Tensor) -> torch.Tensor:
+        """Where rows go in the windows' pool."""
+        return self.token_to_kv_pool.translate_loc_from_full_to_swa(loc)
 
     # --- a layer
 
@@ -204,37 +384,75 @@ class AttnjitAttnBackend(AttentionBackend):
                 save_kv_cache: bool, others: Dict[str, Any]) -> torch.Tensor:
         step = self.forward_metadata
         sinks = others.pop("sinks", None)
-        for name, value in others.items():
-            if value is not None and value is not False:
-                raise NotImplementedError(f"attnjit: layer {layer.layer_id} gives {name}, which "
-                                          "is not served")
-        if layer.layer_id not in self._options:
-            self._options[layer.layer_id] = layer_options(layer, self.chunk)
-        pool = self.token_to_kv_pool
+        refuse_unknown(layer, others)
         if save_kv_cache and k is not None:
-            window_loc = step.window_loc
-            if window_loc is not None:  # NOTE: where graphs pad prompts, the batch's is cut
-                window_loc = window_loc[:batch.out_cache_loc.shape[0]]
-            written = (k, v)
-            if self._eight_bits:  # a scale that is there divides k, or v, in place
-                written = (k, v, layer.k_scale, layer.v_scale)
-            pool.set_kv_buffer(layer, KVWriteLoc.for_batch(batch, swa_loc=window_loc), *written)
-        keys, values = (self._pages(one, layer) for one in pool.get_kv_buffer(layer.layer_id))
-        windowed = self.has_windows and pool.layers_mapping[layer.layer_id][1]
+            self._write(layer, batch, step, k, v)
         rows, heads = q.shape[0], layer.tp_q_head_num
+        offsets = self._offsets(step)
+        kind = self._kind(layer, step.tree is not None, offsets is not None)
+        keys, values = (self._pages(one) for one in
+                        self.token_to_kv_pool.get_kv_buffer(layer.layer_id))
+        windowed = (self.has_windows
+                    and self.token_to_kv_pool.layers_mapping[layer.layer_id][1])
+        table, lens = step.window_table if windowed else step.page_table, step.kv_lens
+        if layer.is_cross_attention:
+            table, lens = step.cross_table, step.cross_lens
         q = q.view(rows, heads, layer.qk_head_dim)
-        out = q.new_empty(rows, heads, layer.v_head_dim)
-        options = dict(out=out, sink=None if sinks is None else sinks.float(),
-                       **self._options[layer.layer_id], **self._scales(layer))
-        if self._rounds_q:
+        out = q.new_empty(rows, heads, layer.v_head_dim, dtype=kind.dtype)
+        if kind.rounds_q:
             q = q.to(torch.float8_e4m3fn)
-        if step.q_offsets is not None:
-            options.update(q_offsets=step.q_offsets, max_q_len=step.max_q_len)
-        paged_attention(q, keys, values, step.window_table if windowed else step.page_table,
-                        step.kv_lens, **options)
+        options = dict(mask=kind.mask_over(step), score_mod=kind.score_mod, scale=kind.scale,
+                       sink=None if sinks is None else sinks.float(), service=service(),
+                       **self._scales(layer, kind.rounds_q))
+        whole = out
+        if self._server.partition_keys:
+            options["partition_keys"] = self._server.partition_keys
+        if offsets is not None:
+            launches["mixed"] += 1
+            options.update(q_offsets=offsets, max_q_len=step.max_q_len)
+        else:
+            launches[f"rows_{step.max_q_len}"] += 1
+            if step.max_q_len > 1:
+                shape = (lens.shape[0], step.max_q_len, heads)
+                q, whole = q.view(*shape, -1), out.view(*shape, -1)
+        paged_attention(q, keys, values, table, lens, out=whole, **options)
         return out.view(rows, heads * layer.v_head_dim)
 
-    def _scales(self, layer: Any) -> Dict[str, torch.Tensor]:
+    def _offsets(self, step: Step) -> Optional[torch.Tensor]:
+        """Where each request's rows begin; None: a kernel serves as many rows of each."""
+        if step.q_offsets is not None:
+            return step.q_offsets
+        if step.max_q_len <= MOST_ROWS and not self._server.partition_keys:
+            return None
+        return torch.arange(step.kv_lens.shape[0] + 1, dtype=torch.int32,
+                            device=self.device) * step.max_q_len
+
+    def _kind(self, layer: Any, tree: bool, prompts: bool) -> "Kind":
+        key = layer.layer_id, tree, prompts
+        found = self._kinds.get(key)
+        if found is None or found.layer is not layer:
+            found = self._kinds[key] = Kind(layer, self._asked[id(layer)], self._server, *key[1:])
+        return found
+
+    def _write(self, layer: Any, batch: Any, step: Step, k: torch.Tensor, v: torch.Tensor) -> None:
+        where = self._loc(layer, batch, step.window_loc)
+        if self._eight_bits:  # a scale that is there divides k, or v, in place
+            self.token_to_kv_pool.set_kv_buffer(layer, where, k, v, layer.k_scale, layer.v_scale)
+        else:
+            self.token_to_kv_pool.set_kv_buffer(layer, where, k, v)
+
+    @staticmethod
+    def _loc(layer: Any, batch: Any, window_loc: Optional[torch.Tensor]) -> KVWriteLoc:
+        """Where this step's rows go."""
+        if layer.is_cross_attention:
+            return KVWriteLoc(batch.encoder_out_cache_loc)
+        if window_loc is not None:  # NOTE: where graphs pad prompts, the batch's is cut
+            window_loc = window_loc[:batch.out_cache_loc.shape[0]]
+        if hasattr(KVWriteLoc, "for_batch"):
+            return KVWriteLoc.for_batch(batch, swa_loc=window_loc)
+        return KVWriteLoc(batch.out_cache_loc, window_loc)
+
+    def _scales(self, layer: Any, rounds_q: bool) -> Dict[str, torch.Tensor]:
         """The scales of a cache of e4m3, of which a layer may have none; and that of Q, rounded."""
         if not self._eight_bits:
             return {}
@@ -245,83 +463,60 @@ class AttnjitAttnBackend(AttentionBackend):
                      self._scale(layer.v_scale))
             self._scales_by_layer[layer.layer_id] = known
         scales = {"k_scale": known[2], "v_scale": known[3]}
-        return {**scales, "q_scale": self._one} if self._rounds_q else scales
+        return {**scales, "q_scale": self._one} if rounds_q else scales
 
     def _scale(self, given: Any) -> torch.Tensor:
         if given is None:
             return self._one
         return torch.as_tensor(given, dtype=torch.float32, device=self.device).detach().view(1)
 
-    def _pages(self, buffer: torch.Tensor, layer: Any) -> torch.Tensor:
+    def _pages(self, buffer: torch.Tensor) -> torch.Tensor:
         """[pages, page_size, heads, depth] of a pool's buffer of rows, or of pages of heads."""
         if buffer.dim() == 4:
             return buffer.transpose(1, 2)
         return buffer.view(-1, self.page_size, *buffer.shape[1:])
 
-    def _prewarm(self, runner: Any) -> None:
-        """Compiles the kernels of the model's layers in the background, by calls on empty requests.
-        """
-        done = set()
-        for parent in runner.model.modules():
-            sinks = getattr(parent, "sinks", None)
-            for layer in parent.children():
-                if not isinstance(layer, RadixAttention):
-                    continue
-                try:
-                    options = layer_options(layer, self.chunk)
-                except NotImplementedError:
-                    continue  # the layer says so when it runs
-                shape = (layer.tp_q_head_num, layer.tp_k_head_num, layer.qk_head_dim,
-                         layer.v_head_dim)
-                kind = str(options), sinks is None, shape
-                scales = self._scales(layer)  # of each layer: a graph is to find them made
-                if kind not in done:
-                    done.add(kind)
-                    self._prewarm_layer(runner, shape, sinks, {**options, **scales})
+    # --- at start
 
-    def _prewarm_layer(self, runner: Any, shape: Tuple[int, int, int, int], sinks: Any,
-                       options: Dict[str, Any]) -> None:
-        def zeros(*shape: int, dtype: torch.dtype = runner.kv_cache_dtype) -> torch.Tensor:
-            return torch.zeros(shape, dtype=dtype, device=self.device)
-
-        heads, kv_heads, depth, v_depth = shape
-        step = self._memory(1, torch.zeros)
-        of_q = torch.float8_e4m3fn if self._rounds_q else runner.dtype
-        tensors = (zeros(1, heads, depth, dtype=of_q), zeros(1, self.page_size, kv_heads, depth),
-                   zeros(1, self.page_size, kv_heads, v_depth), step.page_table, step.kv_lens)
-        shared = dict(out=zeros(1, heads, v_depth, dtype=runner.dtype),
-                      sink=None if sinks is None else torch.zeros(heads, device=self.device),
-                      meanwhile=lambda: None, **options)
-        offsets = torch.zeros(2, dtype=torch.int32, device=self.device)
-        paged_attention(*tensors, **shared)
-        paged_attention(*tensors, q_offsets=offsets, max_q_len=1, **shared)
+    def _ask(self, runner: Any, arch: Optional[str]) -> None:
+        """Has the kernels of the model's layers compiled, and says what is served."""
+        self._asked: Dict[int, Layer] = {}
+        counted: Dict[Layer, int] = {}
+        for layer in _layers_of(runner):
+            one = layer_of(layer, runner, _sinks_of(runner, layer))
+            self._asked[id(layer)] = one
+            counted[one] = counted.get(one, 0) + 1
+            self._scales(layer, False)  # of each layer: a graph is to find them made
+        for one in counted:
+            sglang_service.ask(sglang_specs(one, self._server))
+        say_start(arch, counted, self._server, REFUSED)
 
 
-def fill_page_tables(req_to_token: torch.Tensor, requests: torch.Tensor, kv_lens: torch.Tensor,
-                     page_size: int, table: torch.Tensor, window_table: Optional[torch.Tensor],
-                     to_window: Optional[torch.Tensor]) -> None:
-    """Writes the pages of each request, without a word from the device to the host.
-
-    On a GPU by the kernel of SGLang, which stops at a request's last page. NOTE: it takes pages of
-    a power of two alone; elsewhere all columns are computed, past the last page of anything.
-    """
-    if table.is_cuda and 4096 % page_size == 0:
-        from sglang.kernels.ops.attention.trtllm_mha_page_table import build_trtllm_mha_page_table
-
-        build_trtllm_mha_page_table(req_to_token=req_to_token, req_pool_indices=requests,
-                                    cache_seqlens=kv_lens, page_table=table, page_size=page_size,
-                                    swa_page_table=window_table, full_to_swa=to_window)
-        return
-    slots = req_to_token[:, ::page_size].index_select(0, requests.long())
-    table.copy_(slots.div(page_size, rounding_mode="floor"))
-    if window_table is not None:
-        slots = to_window[slots.long().clamp_(0, to_window.shape[0] - 1)]
-        window_table.copy_(slots.clamp_(min=0).div(page_size, rounding_mode="floor"))
+def refuse_unknown(layer: Any, others: Dict[str, Any]) -> None:
+    """Raises where a layer gives what no kernel takes."""
+    for name, value in others.items():
+        if value is not None and value is not False:
+            raise NotImplementedError(f"attnjit: layer {layer.layer_id} gives {name}, which is not "
+                                      "served")
 
 
-def _arch(runner: Any) -> Optional[str]:
-    """The architecture of the runner's GPU; None: one that the kernels do not serve."""
-    try:
-        return architecture(getattr(runner, "gpu_id", 0) or 0)
-    except AttnjitError:
-        return None
+class Kind:
+    """How a layer's kernels are called."""
+
+    def __init__(self, layer: Any, described: Layer, server: Server, tree: bool,
+                 prompts: bool) -> None:
+        self.layer, self.scale = layer, float(layer.scaling)
+        self.dtype = torch.float16 if server.dtype == "fp16" else torch.bfloat16
+        self.rounds_q = sglang_types(described, server, prompts)["qkv_dtype"] == "e4m3"
+        self.score_mod = (ScoreMod({"kind": "softcap", "cap": described.softcap})
+                          if described.softcap else None)
+        self.mask = Mask(tree_mask(described.window, server.drafts + 1) if tree
+                         else sglang_mask(described))
+
+    def mask_over(self, step: Step) -> Mask:
+        """The mask over a step's arrays."""
+        if not self.mask.declared:
+            return self.mask
+        arrays = {"tree": step.tree, "at": step.positions}
+        return Mask(self.mask.spec, {one["name"]: arrays[one["name"]]
+                                     for one in self.mask.declared}, None, self.mask.json)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which kernels SGLang's backends ask for, by layers and options: as _layers has vLLM's."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Dict, List, Union
+
+from ._layers import _NAMED_ROWS, MOST_ROWS, Layer, Server, mask_of, types_of
+
+
+def sglang_mask(layer: Layer) -> Union[str, Dict[str, Any]]:
+    """The mask of a layer whose rows lie one behind another."""
+    if layer.chunk:
+        return {"kind": "and", "of": [{"kind": "causal"},
+                                      {"kind": "chunked", "chunk": layer.chunk}]}
+    return mask_of(layer.window, not (layer.both_ways or layer.cross))
+
+
+def tree_mask(window: int, rows: int) -> Dict[str, Any]:
+    """The mask of drafts that are a tree of so many rows: a row sees what came before the drafts,
+    and of them those that `tree` has a bit for; a window counts from the row's position, `at`."""
+    word = "q_row"
+    if rows > 32:
+        word = f"q_row * {-(-rows // 32)} + (kv_idx - kv_len + q_len) / 32"
+    names, before = ["tree"], "true"
+    if window:
+        names, before = ["tree", "at"], f"p.at[b][q_row] - kv_idx < {window}"
+    return {"kind": "custom", "name": "drafts",
+            "params": [{"name": name, "type": "i32[][]"} for name in names],
+            "code": f"kv_idx < kv_len - q_len ? {before} : "
+                    f"((p.tree[b][{word}] >> ((kv_idx - kv_len + q_len) & 31)) & 1) != 0"}
+
+
+def sglang_types(layer: Layer, server: Server, prompts: bool = False) -> Dict[str, Any]:
+    """As types_of(); but layers of encoders, too, read their keys in the cache."""
+    return types_of(replace(layer, both_ways=False), server, prompts)
+
+
+def sglang_specs(layer: Layer, server: Server) -> List[Dict[str, Any]]:
+    """What SGLang's backends ask for: each kernel of a kind of layer once."""
+    base: Dict[str, Any] = {
+        "arch": server.arch, "num_q_heads": layer.q_heads,
+        "group": layer.q_heads // layer.kv_heads, "qk_depth": layer.qk_depth,
+        "ov_depth": layer.ov_depth}
+    prompts = {**base, "qkv_dtype": server.dtype, "output_dtype": server.dtype, "ragged": True,
+               "ragged_kv": True, "mask": "causal"}
+    base.update(page_size=server.page_size, mask=sglang_mask(layer))
+    if layer.latent:
+        base.update(mla="decode", group=layer.q_heads, qk_depth=layer.latent + layer.rope,
+                    ov_depth=layer.latent)
+    if layer.sink:
+        base["sink"] = True
+    if layer.softcap:
+        base["score_mod"] = {"kind": "softcap", "cap": float(layer.softcap)}
+    parts = {"partition_keys": server.partition_keys} if server.partition_keys else {}
+    ragged = {**base, **parts, "ragged": True, **sglang_types(layer, server, prompts=True)}
+    if layer.latent and not parts:
+        ragged["num_partitions"] = 0
+    specs = [ragged, prompts] if layer.latent else [ragged]
+    if layer.both_ways:
+        return specs
+    base.update(sglang_types(layer, server))
+    drafts = server.drafts + 1
+    for rows in sorted({1, drafts}) if not parts else []:
+        if rows <= MOST_ROWS and not (server.tree and rows > 1):
+            specs.append({**base, "num_partitions": 0, "max_q_len": _NAMED_ROWS[rows]})
+    if server.tree and drafts > 1:
+        shape = ({**base, "num_partitions": 0, "max_q_len": _NAMED_ROWS[drafts]}
+                 if drafts <= MOST_ROWS and not parts else ragged)
+        specs.append({**shape, "mask": tree_mask(layer.window, drafts)})
+    return specs

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Service of a process of SGLang: what it counts is shown by the server's /metrics, and what it
+serves is said once, at start."""
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections import Counter
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Set
+
+from .. import Service, __version__
+from ._layers import Layer, Server
+from ._metrics import Reporter, reporter_of
+
+logger = logging.getLogger("sglang.attnjit")
+FORBID = "ATTNJIT_FORBID_COMPILE"  #: of the environment: a kernel that no cache has is an error
+
+_services: List[Service] = []  # of this process: at most one
+_reporters: List[Optional[Reporter]] = []
+launches: "Counter[str]" = Counter()  #: by the kernel's name; those of a graph count once
+_asked: Set[str] = set()
+_said: List[int] = []  # the process that has said what it serves
+
+
+def service() -> Service:
+    """The Service of all layers."""
+    if not _services or _services[0].forked:
+        _asked.clear()
+        _services[:] = [Service(forbid_compile=int(_forbidden()))]
+        _reporters[:] = [reporter_of(counters, _labels)]
+    return _services[0]
+
+
+def _forbidden() -> bool:
+    return os.environ.get(FORBID, "0") not in ("", "0")
+
+
+def ask(specs: Iterable[Dict[str, Any]]) -> None:
+    """Has kernels compiled in the background that no cache has."""
+    for spec in specs:
+        text = json.dumps(spec, sort_keys=True)
+        if text not in _asked:
+            service().try_get(service().prepare(text))
+            _asked.add(text)
+
+
+def counters() -> str:
+    """The counters of this process, in Prometheus's text format."""
+    lines = ["# HELP attnjit_launches_total Launches; those of a graph count once.",
+             "# TYPE attnjit_launches_total counter"]
+    lines += [f'attnjit_launches_total{{kernel="{name}"}} {count}'
+              for name, count in sorted(launches.items())]
+    return _services[0].prometheus() + "\n".join(lines) + "\n"
+
+
+def _labels() -> Dict[str, str]:
+    import torch
+
+    ready = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return {"rank": str(torch.distributed.get_rank() if ready else 0)}
+
+
+def say_start(arch: Optional[str], layers: Mapping[Layer, int], server: Server,
+              refused: str) -> None:
+    """One line in SGLang's log: which version serves what, from where, and what it does not serve.
+    """
+    if os.getpid() in _said:
+        return
+    _said.append(os.getpid())
+    logger.info("attnjit %s serves %s on %s, kernels from %s%s; it does not serve %s", __version__,
+                "; ".join(f"{count} layers of {_text(kind, server)}"
+                          for kind, count in layers.items()),
+                arch or "a GPU that it does not know", _cache(),
+                ", and compiles none" if _forbidden() else "", refused)
+
+
+def _text(layer: Layer, server: Server) -> str:
+    """A kind of layer in a line of the log."""
+    heads = (f"MLA of {layer.q_heads} heads of {layer.qk_depth}/{layer.ov_depth}" if layer.latent
+             else f"{layer.q_heads}/{layer.kv_heads} heads of {layer.qk_depth}")
+    return heads + "".join(f", {text}" for holds, text in (
+        (layer.window, f"windows of {layer.window}"), (layer.sink, "sinks"),
+        (layer.chunk, f"chunks of {layer.chunk}"), (layer.softcap, f"a softcap of {layer.softcap}"),
+        (layer.both_ways, "encoder"), (layer.cross, "cross attention"),
+        (server.cache != "auto", "a cache of e4m3")) if holds)
+
+
+def _cache() -> str:
+    """Where kernels lie, as cache/README.md has it."""
+    if "ATTNJIT_CACHE_DIR" in os.environ:
+        return os.environ["ATTNJIT_CACHE_DIR"] or "memory alone"
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(home, "attnjit")

@@ -21,10 +21,10 @@ struct SequenceTiling {
   }
   template <class Arguments>
   ATTNJIT_DEVICE static int tiles(int q_len, const Arguments&) {
-    return ceil_div(q_len << Config::kGqaShift, Config::kTileM);
+    return ceil_div(rows_of_positions<Config>(q_len), Config::kTileM);
   }
   ATTNJIT_DEVICE static bool few_rows(int q_len) {
-    return q_len << Config::kGqaShift <= kConsumerRows;
+    return rows_of_positions<Config>(q_len) <= kConsumerRows;
   }
 };
 
@@ -42,7 +42,7 @@ ATTNJIT_DEVICE WorkTile tile_of_sequence(const SequenceTile& tile, const Sequenc
   WorkTile work;
   work.batch = tile.batch;
   work.head = first_head_of<Config>(tile.head);
-  work.first_row = first_row_of_rank<Config>(tile.lengths.q << Config::kGqaShift, tile.rank);
+  work.first_row = first_row_of_rank<Config>(rows_of_positions<Config>(tile.lengths.q), tile.rank);
   work.q_begin = tile.q_begin;
   work.q_len = tile.lengths.q;
   work.kv_len = tile.lengths.kv;

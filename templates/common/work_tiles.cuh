@@ -11,6 +11,7 @@ namespace attnjit {
 
 /// Rows of a tile in a group, which is a consumer's, or a CTA's.
 constexpr int kConsumerRows = 64;
+constexpr int kConsumerRowsShift = 6;
 
 /// Warps of the producer that copy K and V where Config::kRowCopies.
 constexpr int kRowCopyWarps = 4;
@@ -20,16 +21,61 @@ template <class Config>
 inline constexpr bool kLengthsDiffer =
     Config::kPageSize > 0 || Config::kRagged || Config::kRaggedKv;
 
-/// Query heads in the rows of one position: those of a group, or one. The rows are a power of two;
-/// where the heads are not, the last rows have no head.
+/// Whether rows of all the heads of a group are packed by units of kConsumerRows: each has
+/// kUnitPositions whole positions of as many rows as there are heads, and the rows left are
+/// nobody's. So are groups that do not divide a unit.
 template <class Config>
-inline constexpr int kPackedHeads = Config::kGqaShift > 0 ? Config::kGroup : 1;
+constexpr bool packs_units() {
+  return requires { Config::kUnitPositions; };
+}
+
+/// Query heads in the rows of one position: those of a group, or one. Without units the rows are a
+/// power of two; where the heads are not, the last rows of each position have no head.
+template <class Config>
+inline constexpr int kPackedHeads = Config::kGqaShift > 0 || packs_units<Config>() ? Config::kGroup
+                                                                                   : 1;
 template <class Config>
 inline constexpr bool kRowsWithoutHead = kPackedHeads<Config> != 1 << Config::kGqaShift;
 
+/// The rows of so many positions; whole units of them.
+template <class Config>
+ATTNJIT_DEVICE int rows_of_positions(int positions) {
+  if constexpr (packs_units<Config>()) {
+    return ceil_div(positions, Config::kUnitPositions) * kConsumerRows;
+  } else {
+    return positions << Config::kGqaShift;
+  }
+}
+/// The position of a unit's first row, and of its last one, which may be past the sequence's end.
+template <class Config>
+ATTNJIT_DEVICE int first_position(int row) {
+  if constexpr (packs_units<Config>()) {
+    return (row >> kConsumerRowsShift) * Config::kUnitPositions;
+  } else {
+    return row >> Config::kGqaShift;
+  }
+}
+template <class Config>
+ATTNJIT_DEVICE int last_position(int row) {
+  if constexpr (packs_units<Config>()) {
+    return ((row >> kConsumerRowsShift) + 1) * Config::kUnitPositions - 1;
+  } else {
+    return row >> Config::kGqaShift;
+  }
+}
+/// The position of a row; of a unit's rows that are nobody's the one after its last.
+template <class Config>
+ATTNJIT_DEVICE int position_of(int row) {
+  if constexpr (packs_units<Config>()) {
+    return first_position<Config>(row) + quotient(row & (kConsumerRows - 1), Config::kGroup);
+  } else {
+    return row >> Config::kGqaShift;
+  }
+}
+
 /// kTileM query rows, and the KV tiles [tile_begin, tile_end) that their mask reaches. A row is
-/// position << kGqaShift | head, of the query heads that share a key-value head; where they are not
-/// packed so, kGqaShift is 0. Where the heads are no power of two, rows without a head fill it up.
+/// position << kGqaShift | head, of the query heads that share a key-value head, or they are packed
+/// by units (packs_units); where heads share no tiles, kGqaShift is 0.
 struct WorkTile {
   int batch;
   int head;       ///< of packed heads the first
@@ -96,15 +142,38 @@ ATTNJIT_DEVICE int page_of(int key, int count, const Sees& sees, const WorkTile&
       .page_table[static_cast<i64>(work.batch) * arguments.max_pages + key / Config::kPageSize];
 }
 
-/// Which of the packed heads a row is of. A row without a head counts as the last one's.
+/// Which of the packed heads a row is of. A row that is nobody's counts as one's.
 template <class Config>
 ATTNJIT_DEVICE int head_of_row(int row) {
-  const int head = row & ((1 << Config::kGqaShift) - 1);
-  return kRowsWithoutHead<Config> ? min(head, Config::kGroup - 1) : head;
+  if constexpr (packs_units<Config>()) {
+    const int of_unit = row & (kConsumerRows - 1);
+    return of_unit - quotient(of_unit, Config::kGroup) * Config::kGroup;
+  } else {
+    const int head = row & ((1 << Config::kGqaShift) - 1);
+    return kRowsWithoutHead<Config> ? min(head, Config::kGroup - 1) : head;
+  }
 }
 template <class Config>
 ATTNJIT_DEVICE bool has_head(int row) {
-  return !kRowsWithoutHead<Config> || (row & ((1 << Config::kGqaShift) - 1)) < Config::kGroup;
+  if constexpr (packs_units<Config>()) {
+    return (row & (kConsumerRows - 1)) < Config::kUnitPositions * Config::kGroup;
+  } else {
+    return !kRowsWithoutHead<Config> || (row & ((1 << Config::kGqaShift) - 1)) < Config::kGroup;
+  }
+}
+
+/// Whether a row is of a sequence with so many positions, and of a head.
+template <class Config>
+ATTNJIT_DEVICE bool is_row_of(int row, int q_len) {
+  const bool before_end =
+      packs_units<Config>() ? position_of<Config>(row) < q_len : row < q_len << Config::kGqaShift;
+  return row >= 0 && before_end && has_head<Config>(row);
+}
+/// Whether all rows of a consumer from `first_row` on are, but for those that are nobody's.
+template <class Config>
+ATTNJIT_DEVICE bool are_rows_of(int first_row, int q_len) {
+  if constexpr (packs_units<Config>()) return last_position<Config>(first_row) < q_len;
+  return first_row + kConsumerRows <= q_len << Config::kGqaShift;
 }
 
 /// Announces a work tile, in kWorkBytes at `address`, to the consumer that reads it there.
@@ -166,8 +235,8 @@ ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
                                     const Arguments& arguments, const Params& params) {
   const Lengths lengths = lengths_of<Config>(work, arguments);
   const int first_q_idx = lengths.first_q_idx();
-  const int first = max(first_row, 0) >> Config::kGqaShift;
-  const int last = min(last_row >> Config::kGqaShift, lengths.q - 1);
+  const int first = first_position<Config>(max(first_row, 0));
+  const int last = min(last_position<Config>(last_row), lengths.q - 1);
   const KvRange reach =
       reach_of<Config, Mask>(first + first_q_idx, last + first_q_idx, lengths.kv, params);
   const bool none = reach.empty() || last < 0;
@@ -225,7 +294,7 @@ ATTNJIT_DEVICE WorkTile tile_of_head(int of_heads, int rank, const Arguments& ar
   work.head = first_head_of<Config>(of_heads - work.batch * heads_of_batch);
   const int past_first = max(rank + 1 - arguments.first_tiles, 0);
   const int past_second = max(rank + 1 - arguments.second_tiles, 0);
-  const int groups = groups_of<Config>(arguments.q_len << Config::kGqaShift);
+  const int groups = groups_of<Config>(rows_of_positions<Config>(arguments.q_len));
   const int groups_after =
       (rank + 1) * arguments.tile_groups + (past_first + past_second) * arguments.tile_growth;
   const int begin = (groups - groups_after) * kConsumerRows;

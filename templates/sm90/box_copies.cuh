@@ -38,9 +38,9 @@ struct BoxCopies {
   ATTNJIT_DEVICE void begin(const WorkTile& tile) {
     work = tile;
     kv_head = work.head / Config::kGroup;
-    policy =
-        kv_policy(kPackedHeads<Config> == Config::kGroup &&
-                  lengths_of<Config>(work, arguments).q << Config::kGqaShift <= Config::kTileM);
+    policy = kv_policy(kPackedHeads<Config> == Config::kGroup &&
+                       rows_of_positions<Config>(lengths_of<Config>(work, arguments).q) <=
+                           Config::kTileM);
   }
 
   /// The first key of the lane's box of a tile.

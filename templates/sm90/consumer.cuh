@@ -277,7 +277,7 @@ struct Consumer {
       for_both_rows<loops_over_rows<Config>()>([&](int half) {
         // NOTE: rows that the sequence has not are read as well: they are the block's. Of keys that
         // it has not a map which was made for a longer one says anything.
-        const int row = (rows.first_row + 8 * half) >> Config::kGqaShift & (kMapBlock - 1);
+        const int row = position_of<Config>(rows.first_row + 8 * half) & (kMapBlock - 1);
         bits[half][0] = block[row * kRowWords] >> first &
                         low_bits(columns_before(rows.scores.row[half].kv_len - first_kv));
       });
@@ -646,7 +646,7 @@ struct Consumer {
       if constexpr (Config::kOutputBytes == 1) output_scale[half] /= arguments.output_scale[0];
       if constexpr (Config::kReturnLse || deals_runs<Config>()) {
         if ((lane & 3) == 0 && is_row(rows, half)) {
-          const int position = (rows.first_row + 8 * half) >> Config::kGqaShift;
+          const int position = position_of<Config>(rows.first_row + 8 * half);
           const i64 row = lse_row<Config>(rows.work, head, position, arguments);
           store_lse<Config>(row, lse, arguments);
         }
@@ -689,7 +689,7 @@ struct Consumer {
       output_scale[half] *= value_scale<Config>(rows.work, arguments);
       seen[half] = is_row(rows, half) && lse != -infinity();
       if ((lane & 3) == 0 && is_row(rows, half)) {
-        const int position = (rows.first_row + 8 * half) >> Config::kGqaShift;
+        const int position = position_of<Config>(rows.first_row + 8 * half);
         arguments
             .partial_lse[partition_of<Config>(rows.work) * arguments.rows +
                          lse_row<Config>(rows.work, rows.scores.row[half].h, position, arguments)] =
@@ -710,7 +710,7 @@ struct Consumer {
   ATTNJIT_DEVICE void empty_parts(const Rows& rows, PartRange parts) {
     for_both_rows<loops_over_rows<Config>()>([&](int half) {
       if (!is_row(rows, half)) return;
-      const int position = (rows.first_row + 8 * half) >> Config::kGqaShift;
+      const int position = position_of<Config>(rows.first_row + 8 * half);
       const i64 row = lse_row<Config>(rows.work, rows.scores.row[half].h, position, arguments);
       store_no_keys(parts, row, lane & 3, 4, arguments);
     });
@@ -718,9 +718,7 @@ struct Consumer {
 
   /// Whether one of the thread's two rows is the sequence's, and of a head.
   ATTNJIT_DEVICE bool is_row(const Rows& rows, int half) const {
-    const int row = rows.first_row + 8 * half;
-    return row >= 0 && row < lengths_of<Config>(rows.work, arguments).q << Config::kGqaShift &&
-           has_head<Config>(row);
+    return is_row_of<Config>(rows.first_row + 8 * half, lengths_of<Config>(rows.work, arguments).q);
   }
 
   /// The first of a thread's two rows of a work tile.
@@ -736,7 +734,7 @@ struct Consumer {
         const int row = rows.first_row + 8 * half;
         Coord& place = rows.scores.row[half];
         place.h = rows.work.head + head_of_row<Config>(row);
-        place.q_idx = (row >> Config::kGqaShift) + place.kv_len - place.q_len;
+        place.q_idx = position_of<Config>(row) + place.kv_len - place.q_len;
       });
     }
   }
@@ -766,7 +764,7 @@ struct Consumer {
     }
     return rows.own.tile_begin - work.tile_begin;
   }
-  /// Finds it there, and what follows from it.
+  /// Finds it there, and what follows from it; or what is not kept of packed units.
   ATTNJIT_DEVICE void find_parked(Rows& rows) {
     if constexpr (parks_work<Config>()) {
       const int thread = thread_read_anew();
@@ -792,22 +790,28 @@ struct Consumer {
         work.kv_len = word(6);
       }
       if constexpr (Config::kSplit) work.partition = word(7);
-      rows.first_row = first_row_of(work, thread);
-      for_both_rows<loops_over_rows<Config>()>([&](int half) {
-        rows.scores.row[half].h = work.head + head_of_row<Config>(rows.first_row + 8 * half);
-      });
+      find_heads(rows, thread);
+    } else if constexpr (packs_units<Config>()) {
+      find_heads(rows, thread_read_anew());
     }
+  }
+  /// Finds where the thread's rows are, and whose. NOTE: of heads that are a quotient's rest ptxas
+  /// would keep both, and the row, for which registers lack.
+  ATTNJIT_DEVICE static void find_heads(Rows& rows, int thread) {
+    rows.first_row = first_row_of(rows.work, thread);
+    for_both_rows<loops_over_rows<Config>()>([&](int half) {
+      rows.scores.row[half].h = rows.work.head + head_of_row<Config>(rows.first_row + 8 * half);
+    });
   }
 
   ATTNJIT_DEVICE void work_tile(const WorkTile& work) {
-    constexpr int kShift = Config::kGqaShift;
     u32 p[Layout::kPWords];
     Rows rows{.work = work, .p = p};
     const int group_row = work.first_row + rank_here() * kConsumerRows;
     rows.first_row = group_row + warp_here() * kWarpRows + (lane >> 2);
     // These rows may see fewer tiles than the CTA's; before row 0 they see none.
     const Lengths lengths = lengths_of<Config>(work, arguments);
-    const int last_row = min(group_row + kConsumerRows, lengths.q << kShift) - 1;
+    const int last_row = min(group_row + kConsumerRows, rows_of_positions<Config>(lengths.q)) - 1;
     const int first_q_idx = lengths.first_q_idx();
     if constexpr (!Config::kListed) {
       rows.own = kv_tiles_of<Config, Mask>(work, group_row, last_row, arguments, params);
@@ -815,22 +819,26 @@ struct Consumer {
         rows.own.tile_begin = max(rows.own.tile_begin, work.tile_begin);
         rows.own.tile_end = min(rows.own.tile_end, work.tile_end);
       }
-      rows.core = Mask::core((max(group_row, 0) >> kShift) + first_q_idx,
-                             (last_row >> kShift) + first_q_idx, lengths.kv, params);
+      rows.core = Mask::core(first_position<Config>(max(group_row, 0)) + first_q_idx,
+                             last_position<Config>(last_row) + first_q_idx, lengths.kv, params);
     }
     for_both_rows<loops_over_rows<Config>()>([&](int half) {
       const int row = rows.first_row + 8 * half;
       const int head = work.head + head_of_row<Config>(row);
-      rows.scores.row[half] = {
-          work.batch, head,      work.head / Config::kGroup, (row >> kShift) + first_q_idx, 0,
-          lengths.q,  lengths.kv};
+      rows.scores.row[half] = {work.batch,
+                               head,
+                               work.head / Config::kGroup,
+                               position_of<Config>(row) + first_q_idx,
+                               0,
+                               lengths.q,
+                               lengths.kv};
       rows.state[half] = ScoreMod::prepare(head, arguments.num_q_heads, params);
       if constexpr (keys_have_scales<Config>()) {
         if (half >= kRowScales<Config>) return;
         // Nothing is made of a row that is nobody's.
-        rows.scale.values[half] = is_row(rows, half)
-                                      ? row_scale<Config>(work, head, row >> kShift, arguments)
-                                      : arguments.scale;
+        rows.scale.values[half] =
+            is_row(rows, half) ? row_scale<Config>(work, head, position_of<Config>(row), arguments)
+                               : arguments.scale;
         rows.softmax.log2_scale.values[half] = ScoreMod::kIdentity
                                                    ? exponent_scale(rows.scale.values[half])
                                                    : exponent_factor<ScoreMod>();

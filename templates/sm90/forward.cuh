@@ -4,9 +4,7 @@
 //
 // Config: the plan's constants (sm90/layout.cuh says what must hold of them). Mask and ScoreMod:
 // see common/mask.cuh and common/score_mod.cuh. Arguments has
-//   const TensorMap *q_map, *o_map   4-D: depth, head, position, batch; a box is 64 rows. 5-D where
-//                                    some have no head: depth, head of the group, position, group,
-//                                    batch; a box is clipped at the group's end
+//   const TensorMap *q_map, *o_map   4-D: depth, head, position, batch; a box is a consumer's rows
 //   const TensorMap *k_map, *v_map   4-D: depth, key, head, batch; a box is kTileN keys
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
 //   const float *k_scale, *v_scale                   where Config::kScales is not kNoScales
@@ -90,6 +88,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
       fence_proxy_async_shared();  // wgmma reads through it
     }
   }
+  if constexpr (packs_units<Config>()) clear_idle_rows<Config>(smem);
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   if constexpr (Config::kOverlaps) await_prerequisites();
   if constexpr (deals_head_runs<Config>()) find_sequence_run<Config, Mask>(smem, arguments, params);

@@ -115,6 +115,10 @@ constexpr bool parked_fits() {
   }
 }
 
+/// Of a consumer's rows those that are somebody's: whole positions of the packed heads.
+template <class Config>
+inline constexpr int kOwnedRows = kConsumerRows / kPackedHeads<Config>* kPackedHeads<Config>;
+
 /// Tiles lie in blocks of columns (common/blocks.cuh): [block][row]. NOTE: of 8-bit operands wgmma
 /// takes K-major ones only, so V of e4m3 is transposed (sm90/transposer.cuh). Its tiles have no
 /// swizzle: [16 keys][column], 16 bytes each. Where Q has 16 bits, K and V of e4m3 are widened to
@@ -144,7 +148,8 @@ struct LayoutOf {
                 "one to three consumer warpgroups fit the register file");
   static_assert(Config::kTileM == kConsumerRows * Config::kConsumers,
                 "a consumer warpgroup owns 64 query rows");
-  static_assert(Config::kGqaShift <= 6 && kPackedHeads<Config> <= 1 << Config::kGqaShift,
+  static_assert(kOwnedRows<Config> <= kConsumerRows && kOwnedRows<Config> > 0 &&
+                    (packs_units<Config>() || kPackedHeads<Config> == 1 << Config::kGqaShift),
                 "all the query heads of a group are packed, or none, and a consumer's 64 rows are "
                 "whole positions of them");
   static_assert(Config::kTileN % kStepElements == 0 && Config::kTileN >= kStepElements &&

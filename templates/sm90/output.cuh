@@ -24,13 +24,12 @@ ATTNJIT_DEVICE void copy_rows(u32 staged, int block_bytes, int first_block, int 
                               const Arguments& arguments, const WorkTile& work, int first_row,
                               int thread) {
   constexpr int kChunks = kBlockRowBytes / 16;  // of a block's row
-  const int rows = work.q_len << Config::kGqaShift;
 #pragma unroll 1
   for (int i = thread; i < kConsumerRows * kChunks; i += kWarpgroupThreads) {
     const int row = first_row + i / kChunks;
-    if (row < 0 || row >= rows || !has_head<Config>(row)) continue;
+    if (!is_row_of<Config>(row, work.q_len)) continue;
     const int head = work.head + head_of_row<Config>(row);
-    const i64 position = work.q_begin + (row >> Config::kGqaShift);
+    const i64 position = work.q_begin + position_of<Config>(row);
     unsigned char* const output =
         arguments.o + position * arguments.o_row_bytes + head * arguments.o_head_bytes;
     const u32 source =
@@ -80,7 +79,7 @@ ATTNJIT_DEVICE void store_partial(const float (&factor)[2], const Arguments& arg
   for (int half = 0; half < 2; ++half) {
     const int row = first_row + 8 * half;
     const int head = work.head + head_of_row<Config>(row);
-    output[half] = partial_row<Config>(work, head, row >> Config::kGqaShift, arguments);
+    output[half] = partial_row<Config>(work, head, position_of<Config>(row), arguments);
   }
   store_floats<Config>(factor, output, seen, lane);
 }
@@ -94,7 +93,7 @@ ATTNJIT_DEVICE void store_direct(const float (&factor)[2], const Arguments& argu
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = first_row + 8 * half;
-    const i64 position = work.q_begin + (row >> Config::kGqaShift);
+    const i64 position = work.q_begin + position_of<Config>(row);
     const int head = work.head + head_of_row<Config>(row);
     unsigned char* at =
         arguments.o + position * arguments.o_row_bytes + head * arguments.o_head_bytes;
@@ -163,8 +162,7 @@ ATTNJIT_DEVICE void store_output(const float (&factor)[2], const Smem<Config>& s
   const u32 rows = kOwnMemory ? smem.o(consumer) : smem.q(stage, consumer);
   const int first_row = work.first_row + consumer * kConsumerRows;
   // A TMA store would go on into the next sequence's rows.
-  const bool by_threads = Config::kRagged && first_row + kConsumerRows > work.q_len
-                                                                             << Config::kGqaShift;
+  const bool by_threads = Config::kRagged && !are_rows_of<Config>(first_row, work.q_len);
   if constexpr (kOwnMemory) {
     if (warp == 0 && elect_one()) bulk_wait_group_read();
     named_barrier_sync(kEpilogueBarrier + consumer, kWarpgroupThreads);
@@ -182,14 +180,9 @@ ATTNJIT_DEVICE void store_output(const float (&factor)[2], const Smem<Config>& s
 #pragma unroll
     for (int block = kFirst; block < kEnd; ++block) {
       const u32 source = rows + (block - kFirst) * kBlockBytes;
-      const int position = work.q_begin + (first_row >> Config::kGqaShift);
-      if constexpr (kRowsWithoutHead<Config>) {
-        tma_store_5d(arguments.o_map, source, block * Layout::kOutputBlockColumns, 0, position,
-                     work.head / Config::kGroup, q_batch<Config>(work));
-      } else {
-        tma_store_4d(arguments.o_map, source, block * Layout::kOutputBlockColumns, work.head,
-                     position, q_batch<Config>(work));
-      }
+      const int position = work.q_begin + first_position<Config>(first_row);
+      tma_store_4d(arguments.o_map, source, block * Layout::kOutputBlockColumns, work.head,
+                   position, q_batch<Config>(work));
     }
     bulk_commit_group();
   }

@@ -18,21 +18,35 @@ ATTNJIT_DEVICE void load_q_rows(const Smem<Config>& smem, const Arguments& argum
     mbarrier_arrive(full);
     return;
   }
-  mbarrier_arrive_expect_tx(full, Layout::kQBytes / Config::kConsumers);
-  int position = first_row >> Config::kGqaShift;
+  mbarrier_arrive_expect_tx(full, Layout::kQkBlocks * kOwnedRows<Config> * kBlockRowBytes);
+  int position = first_position<Config>(first_row);
   // NOTE: rows past the sequence's end are the next one's. Nothing is made of them.
   if constexpr (Config::kRagged) position += work.q_begin;
 #pragma unroll
   for (int block = 0; block < Layout::kQkBlocks; ++block) {
     const u32 destination = smem.q(stage, consumer) + block * Layout::kQBlockBytes;
-    if constexpr (kRowsWithoutHead<Config>) {
-      tma_load_5d(destination, arguments.q_map, full, block * Layout::kBlockElements, 0, position,
-                  work.head / Config::kGroup, q_batch<Config>(work), kEvictFirst);
-    } else {
-      tma_load_4d(destination, arguments.q_map, full, block * Layout::kBlockElements, work.head,
-                  position, q_batch<Config>(work), kEvictFirst);
+    tma_load_4d(destination, arguments.q_map, full, block * Layout::kBlockElements, work.head,
+                position, q_batch<Config>(work), kEvictFirst);
+  }
+}
+
+/// Makes the rows of Q that are nobody's zeros, which no copy does. All the CTA's threads, before
+/// they meet. NOTE: of NaN the maximum would seem to move with each tile.
+template <class Config>
+ATTNJIT_DEVICE void clear_idle_rows(const Smem<Config>& smem) {
+  using Layout = LayoutOf<Config>;
+  constexpr int kChunks = (kConsumerRows - kOwnedRows<Config>)*kBlockRowBytes / 16;
+#pragma unroll 1
+  for (int of_q = 0; of_q < Config::kQStages * Config::kConsumers * Layout::kQkBlocks; ++of_q) {
+    const int consumer = of_q % Config::kConsumers;
+    const int block = of_q / Config::kConsumers;  // of all stages, which follow one another
+    const u32 rows =
+        smem.q(0, consumer) + block * Layout::kQBlockBytes + kOwnedRows<Config> * kBlockRowBytes;
+    for (int chunk = static_cast<int>(threadIdx.x); chunk < kChunks; chunk += Config::kThreads) {
+      store_shared_v4(rows + 16 * chunk, 0, 0, 0, 0);
     }
   }
+  fence_proxy_async_shared();  // wgmma reads through it
 }
 
 }  // namespace attnjit::sm90

@@ -11,10 +11,11 @@ namespace attnjit::sm90 {
 /// The scales of a thread's two rows, which are 8 apart: one, or one each where rows have scales of
 /// their own, or are of two heads that have.
 template <class Config>
-constexpr int kRowScales =
-    Config::kE4m3&& Config::kScales == kTokenScales                          ? 2
-    : Config::kScales == kHeadScales&& Config::kE4m3&& Config::kGqaShift > 3 ? 2
-                                                                             : 1;
+constexpr int kRowScales = Config::kE4m3&& Config::kScales == kTokenScales ? 2
+                           : Config::kScales == kHeadScales&& Config::kE4m3 &&
+                                   (Config::kGqaShift > 3 || packs_units<Config>())
+                               ? 2
+                               : 1;
 
 /// The scale of a tensor's elements in a sequence's head.
 template <class Config>

@@ -30,7 +30,7 @@ struct TileCopies {
   Ring k_ring = {};
   Ring v_ring = {};
   u64 policy = kv_policy(kPackedHeads<Config> == Config::kGroup &&
-                         arguments.q_len << Config::kGqaShift <= Config::kTileM);
+                         rows_of_positions<Config>(arguments.q_len) <= Config::kTileM);
 
   /// Loads the next K when there is room for it, and says with it which tile comes after.
   template <class Note>

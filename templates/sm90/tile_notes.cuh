@@ -40,10 +40,12 @@ struct ConsumerRows {
   /// Rows before position 0 are none.
   ATTNJIT_DEVICE IntRange q_idx_of(int first, int count) const {
     const Lengths lengths = lengths_of<Config>(work, arguments);
-    const int last = min(first + count, lengths.q << Config::kGqaShift) - 1;
+    const int last = min(first + count, rows_of_positions<Config>(lengths.q)) - 1;
     if (last < 0) return {0, -1};
-    return {(max(first, 0) >> Config::kGqaShift) + lengths.first_q_idx(),
-            (last >> Config::kGqaShift) + lengths.first_q_idx()};
+    const int last_of_unit = last_position<Config>(last);
+    return {first_position<Config>(max(first, 0)) + lengths.first_q_idx(),
+            (packs_units<Config>() ? min(last_of_unit, lengths.q - 1) : last_of_unit) +
+                lengths.first_q_idx()};
   }
 };
 
@@ -52,7 +54,7 @@ template <class Config, class Arguments>
 ATTNJIT_DEVICE i64 map_row(const WorkTile& work, const Arguments& arguments) {
   const int batch = arguments.map_batches == 1 ? 0 : work.batch;
   const int head = quotient(work.head, arguments.heads_per_map);
-  const int block = (work.first_row >> Config::kGqaShift) / kMapBlock;
+  const int block = first_position<Config>(work.first_row) / kMapBlock;
   return (static_cast<i64>(batch) * arguments.map_heads + head) * arguments.map_q_blocks + block;
 }
 

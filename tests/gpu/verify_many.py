@@ -1,12 +1,12 @@
 """Verifies random specs on the GPU at hand: 50 and two wide groups with every input, each of the manifests with one.
 
     verify_many.py ATTNJIT [--seed N] [--jobs N] [--arch A] [--backend gpu|emulator] [--mla N] [--serving N]
-                    [--deep N]
+                    [--deep N] [--groups G,..]
 
 With --mla it verifies random specs of absorbed MLA alone, many of them with lists of keys; with --serving of what
 serves: pages, ragged batches and keys, partitions, decodes, half of them over 8 bits; with --deep of heads deeper
 than 256. It draws until N specs ran, with an input each, and says how many more no kernel serves; --first I begins
-with the I-th that is drawn.
+with the I-th that is drawn. With --groups those of what serves have groups of these sizes alone.
 
 Prints what failed with all that repeats it, then one line of counts. Exit code 1 if anything failed, 77 if what
 compiles or runs kernels is missing.
@@ -14,6 +14,7 @@ compiles or runs kernels is missing.
 import argparse
 import collections
 import concurrent.futures
+import functools
 import glob
 import itertools
 import json
@@ -123,7 +124,7 @@ def mla_jobs_of(rng, arch):
         yield f"mla {i}", spec, [*random_shape(rng, spec), "--input", rng.choice(INPUTS)]
 
 
-def random_serving_spec(rng, arch):
+def random_serving_spec(rng, arch, groups=None):
     depth = rng.choice([64, 64, 96, 128, 128, 192] if arch != "sm_90a" else [64, 64, 80, 128, 128, 192, 256])
     heads = rng.choice([1, 2, 4, 6, 7, 8, 9, 12, 20])
     spec = {"arch": arch, "num_q_heads": heads, "qk_depth": depth, "qkv_dtype": rng.choice(["bf16", "fp16"]),
@@ -131,6 +132,9 @@ def random_serving_spec(rng, arch):
             "mask": rng.choice(["causal", "causal", random_mask(rng)]), "sink": rng.random() < 0.3,
             "score_mod": rng.choice(["identity", "identity", random_score_mod(rng)]),
             "return_lse": rng.random() < 0.5, "ragged": rng.random() < 0.6}
+    if groups:
+        spec["group"] = rng.choice(groups)
+        spec["num_q_heads"] = spec["group"] * rng.randint(1, 3)
     if depth == 192 and rng.random() < 0.5:
         spec["ov_depth"] = 128
     if spec["ragged"] and rng.random() < 0.25:
@@ -158,10 +162,10 @@ def random_serving_spec(rng, arch):
     return spec
 
 
-def serving_jobs_of(rng, arch):
+def serving_jobs_of(rng, arch, groups):
     """Small batches: some requests of no rows, of no keys, or of more rows than a tile, and keys of several tiles."""
     for i in itertools.count():
-        spec = random_serving_spec(rng, arch)
+        spec = random_serving_spec(rng, arch, groups)
         sequences = rng.randint(1, 5)
         most = spec.get("max_q_len", 200)
         rows = [min(most, rng.choice([0, 1, 1, rng.randint(2, 20), rng.randint(20, 200)])) for _ in range(sequences)]
@@ -218,13 +222,15 @@ def main():
     parser.add_argument("--mla", type=int, default=0)
     parser.add_argument("--serving", type=int, default=0)
     parser.add_argument("--deep", type=int, default=0)
+    parser.add_argument("--groups", type=lambda text: [int(group) for group in text.split(",")])
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--model", choices=("isa", "silicon"), help="the emulator's")
     parser.add_argument("--timeout", type=float, default=60, help="seconds of a run")
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
     drawn, wanted = None, 0
-    for kind, count in ((serving_jobs_of, arguments.serving), (deep_jobs_of, arguments.deep),
+    serving_jobs = functools.partial(serving_jobs_of, groups=arguments.groups)
+    for kind, count in ((serving_jobs, arguments.serving), (deep_jobs_of, arguments.deep),
                         (mla_jobs_of, arguments.mla)):
         if count and drawn is None:
             drawn, wanted = kind(rng, arguments.arch), count

@@ -49,7 +49,7 @@ void describe(const KernelPlan& plan, const MlaTiles& tiles, const LaunchTensors
     sm90_key_map(tensor, tiles.box_keys, kSm90RowBytes, description);
     description.l2_bytes = tiles.l2_bytes;
   } else {
-    sm90_row_map(tensor, head_shift, 1 << head_shift, description);
+    sm90_row_map(tensor, 1 << head_shift, description);
   }
   description.id = buffer_of(plan, viewed);
 }
@@ -133,7 +133,7 @@ std::int32_t even_partitions(const SplitTimes& times, const SplitWork& work,
 
 SplitWork work_of(const AttentionSpec& spec, const MlaTiles& tiles, const LaunchShapes& shapes) {
   return split_work(spec, shapes,
-                    sm90_query_tiles(spec, shapes, tiles.rows(), mla_head_shift(spec)),
+                    sm90_query_tiles(spec, shapes, tiles.rows(), 1 << mla_head_shift(spec)),
                     packs_of(spec), MlaTiles::kKeys);
 }
 
@@ -195,8 +195,9 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
                     m_tiles * packs, request.parts.partitions, kMaxTiles),
         "batch");
   }
-  const auto total_tiles = static_cast<std::int32_t>(
-      sm90_query_tiles(spec, shapes, tiles.rows(), head_shift) * packs * request.parts.partitions);
+  const auto total_tiles =
+      static_cast<std::int32_t>(sm90_query_tiles(spec, shapes, tiles.rows(), 1 << head_shift) *
+                                packs * request.parts.partitions);
   const Sm90Shares shares = sm90_shares(tiles.pair_tiles && request.parts.partitions == 1,
                                         static_cast<std::int32_t>(m_tiles), total_tiles,
                                         workers_of(tiles, request.device));

@@ -273,7 +273,7 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
   if (listed && !plan.kv_lens && spec.qk_depth > 96 && spec.qk_depth <= 128 && blocks.rows > 0 &&
       blocks.keys > 0 && blocks.rows % 128 == 0 && blocks.rows % 192 != 0 &&
       blocks.keys % 128 == 0 &&
-      blocks.rows <= 512 >> (sm90_packs_gqa(spec) ? rows_shift(spec.group) : 0)) {
+      blocks.rows <= 512 / (sm90_packs_gqa(spec, plan) ? spec.group : 1)) {
     choose_blocks(plan);
   }
   if (is_e4m3(spec)) choose_e4m3(spec, plan);
@@ -286,18 +286,17 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
   return plan;
 }
 
-bool sm90_packs_gqa(const AttentionSpec& spec) {
-  // A TMA box is the 64 rows of a consumer, whole positions of them. NOTE: two rows of a thread
+bool sm90_packs_gqa(const AttentionSpec& spec, const Sm90Plan& plan) {
+  // A TMA box is of the 64 rows of a consumer, whole positions of them. NOTE: two rows of a thread
   // that have a head each have a score modification's state each, and that spills at depth 192 and
   // 256.
   const bool has_state = spec.score_mod.kind == ScoreModSpec::Kind::kAlibi ||
                          spec.score_mod.kind == ScoreModSpec::Kind::kCustom ||
                          contains(spec, MaskSpec::Kind::kMaterialized);
-  // A decode waits for memory, and a group that is loaded once for all its heads saves the others'
-  // loads. What rows that are nobody's cost it was not measured.
-  const bool fits = kSm90ConsumerRows % spec.group == 0 ||
-                    (decodes(spec, kSm90ConsumerRows) &&
-                     spec.max_q_len << rows_shift(spec.group) <= kSm90ConsumerRows);
+  // Where rows wait for memory, as decodes do, a group that is loaded once for all its heads saves
+  // the others' loads; rows that are nobody's cost the rest. A tile of a map's blocks has none.
+  const bool fits = kSm90ConsumerRows % spec.group == 0 || decodes(spec, kSm90ConsumerRows) ||
+                    (plan.kv_lens && !plan.mapped && spec.group < kSm90ConsumerRows);
   return spec.group > 1 && fits && !(has_state && spec.qk_depth > 128);
 }
 

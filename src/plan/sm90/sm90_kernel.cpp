@@ -86,7 +86,13 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   if (sm90.widens_kv) constants.add("kKRewriters", kSm90KRewriters);
   constants.add_bool("kPingPong", sm90.ping_pong);
   constants.add_bool("kPairTiles", sm90.pair_tiles);
-  constants.add("kGqaShift", sm90_gqa_shift(sm90, spec));
+  const int packed_heads = sm90_packed_heads(sm90, spec);
+  if (kSm90ConsumerRows % packed_heads == 0) {
+    constants.add("kGqaShift", rows_shift(packed_heads));
+  } else {
+    constants.add("kGqaShift", 0);
+    constants.add("kUnitPositions", kSm90ConsumerRows / packed_heads);
+  }
   constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
   constants.add("kHeldQSteps", sm90.held_q_steps);
   constants.add_float("kRescaleThreshold", sm90.rescale_threshold);

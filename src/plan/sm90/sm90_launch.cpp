@@ -30,8 +30,7 @@ void describe(const KernelPlan& plan, const Sm90Plan& body, bool read_once,
     sm90_key_map(tensor, body.box_keys, body.kv_row_bytes, description);
     description.l2_bytes = plan.sm90->l2_bytes;
   } else {
-    sm90_row_map(tensor, sm90_gqa_shift(*plan.sm90, plan.spec),
-                 sm90_packed_heads(*plan.sm90, plan.spec), description);
+    sm90_row_map(tensor, sm90_packed_heads(*plan.sm90, plan.spec), description);
   }
   // NOTE: nobody comes back for what L2 fetches beside it; such launches wait for memory.
   if (read_once) description.l2_bytes = std::min(description.l2_bytes, 128);
@@ -40,7 +39,8 @@ void describe(const KernelPlan& plan, const Sm90Plan& body, bool read_once,
 
 // The query tiles of a head (or those of packed heads), all sequences together.
 std::int64_t tiles_of_head(const KernelPlan& plan, const LaunchShapes& shapes) {
-  return sm90_query_tiles(plan.spec, shapes, plan.sm90->BM, sm90_gqa_shift(*plan.sm90, plan.spec));
+  return sm90_query_tiles(plan.spec, shapes, plan.sm90->BM,
+                          sm90_packed_heads(*plan.sm90, plan.spec));
 }
 
 // The CTAs that run at once.
@@ -51,8 +51,9 @@ int ctas_of(const Sm90Plan& plan, const DeviceShape& device) {
 // What a launch's tiles have to cover, on so many CTAs; 0: in full tiles.
 Sm90Rows rows_of(const KernelPlan& plan, const Sm90Plan& body, const LaunchShapes& shapes,
                  bool whole, int ctas) {
-  const std::int64_t rows = std::int64_t{shapes.q_len} << sm90_gqa_shift(body, plan.spec);
-  const std::int64_t heads = plan.spec->num_q_heads / sm90_packed_heads(body, plan.spec);
+  const int packed_heads = sm90_packed_heads(body, plan.spec);
+  const std::int64_t rows = sm90_rows(shapes.q_len, packed_heads);
+  const std::int64_t heads = plan.spec->num_q_heads / packed_heads;
   return {.groups = (rows + kSm90ConsumerRows - 1) / kSm90ConsumerRows,
           .heads = heads * shapes.batch,
           .keys = static_cast<double>(shapes.kv_len),
@@ -175,16 +176,17 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   const AttentionSpec& spec = plan.spec;
   const Sm90Plan& sm90 = *plan.sm90;
   const LaunchShapes& shapes = request.shapes;
-  const int gqa_shift = sm90_gqa_shift(sm90, spec);
-  const std::int64_t rows = std::int64_t{shapes.q_len} << gqa_shift;
+  const int packed_heads = sm90_packed_heads(sm90, spec);
+  const std::int64_t rows = sm90_rows(shapes.q_len, packed_heads);
   if (rows > kMaxLength) {
-    return make_error(ErrorCode::kInvalid,
-                      fmt::format("q_len is {}; with the {} heads of a group in one tile, 0 to {} "
-                                  "is allowed",
-                                  shapes.q_len, spec.group, kMaxLength >> gqa_shift),
-                      "q_len");
+    return make_error(
+        ErrorCode::kInvalid,
+        fmt::format("q_len is {}; with the {} heads of a group in one tile, 0 to {} "
+                    "is allowed",
+                    shapes.q_len, spec.group, sm90_positions(kMaxLength, packed_heads)),
+        "q_len");
   }
-  const std::int64_t heads = spec.num_q_heads / sm90_packed_heads(sm90, spec);
+  const std::int64_t heads = spec.num_q_heads / packed_heads;
   const std::int64_t full_tiles = (rows + sm90.BM - 1) / sm90.BM;
   // NOTE: divided, not multiplied: the product of four such numbers overflows 64 bits.
   if (full_tiles * heads > kMaxTiles / shapes.batch / request.parts.partitions) {
@@ -211,8 +213,7 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
       sm90.head_runs() ? parts / request.parts.partitions * request.parts.even_parts : parts;
   const Sm90Shares shares = sm90_shares(tiling.order == Sm90Tiling::Order::kPairs, tiling.m_tiles,
                                         even, ctas_of(sm90, request.device));
-  const bool read_once =
-      !sm90.kv_lens && tiling.m_tiles == 1 && sm90_packed_heads(body, spec) == spec.group;
+  const bool read_once = !sm90.kv_lens && tiling.m_tiles == 1 && packed_heads == spec.group;
   const auto describe_map = [&](TensorMapId map, TensorMapDescription& description) {
     describe(plan, body, read_once, request.tensors, map, description);
   };

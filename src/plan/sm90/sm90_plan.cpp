@@ -48,7 +48,7 @@ Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
 
 /// What follows from the tile.
 void complete(const AttentionSpec& spec, Sm90Plan& plan) {
-  plan.pack_gqa = sm90_packs_gqa(spec);
+  plan.pack_gqa = sm90_packs_gqa(spec, plan);
   plan.BM = kSm90ConsumerRows * plan.num_consumers;
   plan.sums_by_product = sm90_sums_by_product(spec, plan);
   plan.held_q_steps = sm90_held_q_steps(spec, plan);
@@ -59,10 +59,6 @@ void complete(const AttentionSpec& spec, Sm90Plan& plan) {
 }
 
 }  // namespace
-
-int sm90_gqa_shift(const Sm90Plan& plan, const AttentionSpec& spec) {
-  return plan.pack_gqa ? rows_shift(spec.group) : 0;
-}
 
 int sm90_packed_heads(const Sm90Plan& plan, const AttentionSpec& spec) {
   return plan.pack_gqa ? spec.group : 1;

@@ -145,10 +145,6 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request, La
 /// What a tuning row may choose, with what this plan has.
 std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan);
 
-/// How query rows are numbered: position << shift | head of the group, where a tile's rows are of
-/// all the query heads that share a key-value head; otherwise 0. Rows whose number would be a head
-/// past the group's are nobody's.
-int sm90_gqa_shift(const Sm90Plan& plan, const AttentionSpec& spec);
 /// The query heads in a tile's rows: a group's, or one.
 int sm90_packed_heads(const Sm90Plan& plan, const AttentionSpec& spec);
 

@@ -96,8 +96,10 @@ void sm90_share_registers(const AttentionSpec& spec, Sm90Plan& plan) {
   const bool of_sequences = plan.listed && plan.kv_lens;
   const bool many = (plan.mapped && (plan.kv_lens || plan.split || (plan.map_bits && deep))) ||
                     (of_sequences && deep);
-  const bool several =
-      plan.box_keys < plan.BN || plan.listed || (plan.kv_lens && plan.split && spec.qk_depth > 192);
+  // As much where it counts units of rows, in each sequence.
+  const bool units = plan.kv_lens && plan.pack_gqa && kSm90ConsumerRows % spec.group != 0;
+  const bool several = plan.box_keys < plan.BN || plan.listed || units ||
+                       (plan.kv_lens && plan.split && spec.qk_depth > 192);
   // Most where sequences' keys have parts, too, and O has columns to spare.
   const bool most_of_sequences = of_sequences && plan.split && deep && spec.ov_depth <= 128;
   const int spare = most_of_sequences ? 48 : many ? 32 : several ? 16 : 0;
@@ -115,8 +117,8 @@ void sm90_share_registers(const AttentionSpec& spec, Sm90Plan& plan) {
     // Consumers have what the two warpgroups before them leave of what the CTA is launched with.
     // NOTE: two CTAs per SM have none to spare.
     const bool rows_of_sequences = plan.row_copies && plan.kv_lens && spec.qk_depth <= 96;
-    const bool lacks =
-        spec.qk_depth > 64 ? of_sequences || rows_of_sequences : plan.key_scales && plan.kv_lens;
+    const bool lacks = units || (spec.qk_depth > 64 ? of_sequences || rows_of_sequences
+                                                    : plan.key_scales && plan.kv_lens);
     const bool more = lacks && plan.ctas_per_sm == 1;
     // NOTE: O of 256 columns leaves no more.
     const bool most = more && spec.qk_depth > 192 && spec.ov_depth < 256;

@@ -33,31 +33,33 @@ void sm90_key_map(const TensorView& tensor, int box_keys, int row_bytes,
   description.swizzle = row_bytes;
 }
 
-void sm90_row_map(const TensorView& tensor, int gqa_shift, int packed_heads,
-                  TensorMapDescription& description) {
-  const int box_heads = std::min(kBoxRows, 1 << gqa_shift);
+std::int64_t sm90_rows(std::int64_t positions, int packed_heads) {
+  if (packed_heads > kBoxRows) return positions * packed_heads;
+  const int whole = kBoxRows / packed_heads;
+  return positions / whole * kBoxRows + positions % whole * packed_heads;
+}
+
+std::int64_t sm90_positions(std::int64_t rows, int packed_heads) {
+  if (packed_heads > kBoxRows) return rows / packed_heads;
+  return rows / kBoxRows * (kBoxRows / packed_heads);
+}
+
+void sm90_row_map(const TensorView& tensor, int packed_heads, TensorMapDescription& description) {
+  const int box_heads = std::min(kBoxRows, packed_heads);
   sm90_key_map(tensor, kBoxRows / box_heads, kSm90RowBytes, description);
   std::swap(description.dims[1], description.dims[2]);
   std::swap(description.strides[0], description.strides[1]);
   std::swap(description.box[1], description.box[2]);
   description.box[1] = static_cast<std::uint32_t>(box_heads);
-  if (packed_heads == 1 << gqa_shift) return;
-  const auto heads = static_cast<std::uint64_t>(packed_heads);
-  description.dims.insert(description.dims.end() - 1, description.dims[1] / heads);
-  description.dims[1] = heads;
-  description.strides.insert(description.strides.end() - 1, description.strides[0] * heads);
-  description.box.push_back(1);
-  description.element_strides.push_back(1);
 }
 
 std::int64_t sm90_query_tiles(const AttentionSpec& spec, const LaunchShapes& shapes, int tile_rows,
-                              int gqa_shift) {
-  const std::int64_t longest =
-      ((std::int64_t{shapes.q_len} << gqa_shift) + tile_rows - 1) / tile_rows;
+                              int packed_heads) {
+  const std::int64_t longest = (sm90_rows(shapes.q_len, packed_heads) + tile_rows - 1) / tile_rows;
   if (!spec.ragged) return longest * shapes.batch;
   // Each sequence wastes a tile less a row at most.
   const std::int64_t all_rows =
-      (std::int64_t{shapes.total_q} << gqa_shift) + std::int64_t{shapes.batch} * (tile_rows - 1);
+      sm90_rows(shapes.total_q, packed_heads) + std::int64_t{shapes.batch} * (tile_rows - 1);
   return std::min(longest * shapes.batch, all_rows / tile_rows);
 }
 

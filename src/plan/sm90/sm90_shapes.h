@@ -21,16 +21,19 @@ inline constexpr int kSm90RowBytes = 128;  ///< of a box's rows, as wide as the 
 void sm90_key_map(const TensorView& tensor, int box_keys, int row_bytes,
                   TensorMapDescription& description);
 
-/// A map of Q or O: depth, head, position, batch; a box is 64 rows, of up to 2^gqa_shift heads.
-/// Where those are more than are packed: depth, head of the group, position, group, batch, so that
-/// a box ends with the group.
-void sm90_row_map(const TensorView& tensor, int gqa_shift, int packed_heads,
-                  TensorMapDescription& description);
+/// The rows of so many positions of packed heads. Each 64 rows are whole positions, and those that
+/// are left nobody's; more heads fill them up.
+std::int64_t sm90_rows(std::int64_t positions, int packed_heads);
+/// The positions of so many rows, whole boxes of 64.
+std::int64_t sm90_positions(std::int64_t rows, int packed_heads);
 
-/// The query tiles of `tile_rows` rows of a head (or of packed heads, 2^gqa_shift to a position),
-/// all sequences together: no fewer than there can be.
+/// A map of Q or O: depth, head, position, batch; a box is the packed heads' rows of 64.
+void sm90_row_map(const TensorView& tensor, int packed_heads, TensorMapDescription& description);
+
+/// The query tiles of `tile_rows` rows of a head (or of packed heads), all sequences together: no
+/// fewer than there can be.
 std::int64_t sm90_query_tiles(const AttentionSpec& spec, const LaunchShapes& shapes, int tile_rows,
-                              int gqa_shift);
+                              int packed_heads);
 
 /// Adds the numbers by which a kernel finds its work: of sequences that differ in length those that
 /// bound them, otherwise those of the tiles. `split` and `kv_lens`: as in Sm90Plan.

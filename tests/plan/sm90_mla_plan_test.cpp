@@ -382,7 +382,7 @@ TEST(Sm90MlaPlan, CtasOfTheSameKeysAreNeighbours) {
 // has more parts than a warp of the merge has lanes.
 TEST(Sm90MlaPlan, PairsOfCtasJoin) {
   const KernelPlan plan = plan_of(sm90_mla_spec());
-  EXPECT_TRUE(sm90_mla_tiles(*plan.sm90).joins);
+  EXPECT_TRUE(plan.sm90->mla.joins);
   const auto launches = [&](int batch, int q_len, int kv_len) {
     Result<LaunchSequence> sequence =
         plan_launch(plan, paged_shapes_of(batch, q_len, kv_len), {}, {}, {.sm_count = 132});
@@ -434,7 +434,7 @@ TEST(Sm90MlaPlan, PairsOfCtasJoin) {
   const auto may_join = [](auto change) {
     AttentionSpec spec = sm90_mla_spec();
     change(spec);
-    return sm90_mla_tiles(*plan_of(spec).sm90).joins;
+    return plan_of(spec).sm90->mla.joins;
   };
   EXPECT_TRUE(may_join([](AttentionSpec& spec) { spec.page_size = 1; }));
   EXPECT_FALSE(may_join([](AttentionSpec& spec) { spec.num_partitions = 2; }));

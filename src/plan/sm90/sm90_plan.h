@@ -14,6 +14,7 @@
 #include "attnjit/spec.h"
 #include "attnjit/tuning.h"
 #include "plan/memory_layout.h"
+#include "plan/mla/mla_tiles.h"
 
 namespace attnjit {
 
@@ -108,6 +109,9 @@ struct Sm90Plan {
   bool key_scales = false;       ///< keys of e4m3 have scales of their own
   int exp2_fma_pairs = 0;        ///< of a row's pairs in a thread, whose 2^x the FMA pipe computes
   double p_bias = 0;             ///< log2: P is scaled by 2^this: its type keeps small ones
+
+  /// How the kernel of absorbed MLA and deep heads cuts rows and keys; of others nothing.
+  MlaTiles mla;
 
   /// A second body of the kernel, for launches that have low query tiles; null: there is none. It
   /// has fewer consumers, with more registers and longer KV tiles.

@@ -48,19 +48,24 @@ std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const Sm9
   readers.latent = kWarps * plan.cluster;
   readers.middle_block = kConsumers * kWarps * plan.cluster;
   readers.rope = kWarps;
-  const MlaTiles tiles = sm90_mla_tiles(plan);
-  std::vector<MlaBarrierGroup> groups = mla_barrier_groups(spec, tiles, readers);
-  if (tiles.joins) {
+  std::vector<MlaBarrierGroup> groups = mla_barrier_groups(spec, plan.mla, readers);
+  if (plan.mla.joins) {
     groups.push_back(
         {"kBarJoin", {{"peer done", kConsumers * kWarps}, {"peer's results full", 1}}});
   }
   return groups;
 }
 
-/// Shared memory and barriers, in their order.
+/// What follows of the stages and of the cluster: shared memory and barriers, in their order.
 void lay_out(const AttentionSpec& spec, Sm90Plan& plan) {
   using enum Sm90Region;
-  const MlaTiles tiles = sm90_mla_tiles(plan);
+  MlaTiles& tiles = plan.mla;
+  tiles.num_stages = plan.num_stages;
+  tiles.cluster = plan.cluster;
+  // NOTE: not where K is widened: consumers have no registers for it, and spilled 48 bytes; and a
+  // CTA that widens for another one has that as its cluster's.
+  tiles.joins = tiles.runs && tiles.cluster == 1 && tiles.widened_blocks == 0;
+  tiles.couples = tiles.cluster == 1 && !tiles.own_v;
   plan.barriers = mla_barriers(barrier_groups(spec, plan));
   MemoryLayout<Sm90Region> smem;
   smem.add(kQ, plan.q_bytes);
@@ -87,7 +92,7 @@ std::vector<Sm90Knob> knobs_of(const AttentionSpec& spec, const Sm90Plan& plan) 
 
 std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Plan& plan) {
   Constants constants;
-  add_mla_constants(spec, sm90_mla_tiles(plan), constants);
+  add_mla_constants(spec, plan.mla, constants);
   constants.add("kThreads", plan.threads());
   constants.add_bool("kRescaleByRow", plan.rescale_by_row);
   constants.add_bool("kDebugWaits", false);
@@ -112,31 +117,6 @@ std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Pl
 
 }  // namespace
 
-MlaTiles sm90_mla_tiles(const Sm90Plan& plan) {
-  MlaTiles tiles;
-  tiles.cluster = plan.cluster;
-  tiles.own_v = plan.v_bytes > 0;
-  tiles.two_readers = true;
-  tiles.pair_tiles = plan.pair_tiles;
-  tiles.box_keys = plan.box_keys;
-  tiles.row_copies = plan.row_copies;
-  // V of its own is handed back in the order in which it is loaded.
-  tiles.stage_loaders = tiles.own_v || tiles.row_copies ? 1 : 2;
-  tiles.widened_blocks = plan.widened_blocks;
-  tiles.kv_lens = plan.kv_lens;
-  tiles.split = plan.split;
-  tiles.runs = plan.runs;
-  // NOTE: not where K is widened: consumers have no registers for it, and spilled 48 bytes; and a
-  // CTA that widens for another one has that as its cluster's.
-  tiles.joins = plan.runs && plan.cluster == 1 && plan.widened_blocks == 0;
-  tiles.couples = plan.cluster == 1 && !tiles.own_v;
-  tiles.trims = plan.listed;
-  tiles.partition_tiles = plan.partition_tiles;
-  tiles.l2_bytes = plan.l2_bytes;
-  tiles.num_stages = plan.num_stages;
-  return tiles;
-}
-
 std::string sm90_mla_unsupported_reason(const ResolvedSpec& resolved) {
   const PlanOptions& options = resolved.options();
   if (options.pair_cta.value_or(false)) return "sm_90a has no MMA of two CTAs (pair_cta)";
@@ -150,8 +130,12 @@ std::string sm90_mla_unsupported_reason(const ResolvedSpec& resolved) {
 
 Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningValues* tuned) {
   const AttentionSpec& spec = *resolved;
-  const MlaTiles tiles = mla_tiles(resolved);
   Sm90Plan plan;
+  MlaTiles& tiles = plan.mla;
+  tiles = mla_tiles(resolved);
+  tiles.two_readers = true;
+  // V of its own is handed back in the order in which it is loaded.
+  tiles.stage_loaders = tiles.own_v || tiles.row_copies ? 1 : 2;
   plan.BN = MlaTiles::kKeys;
   plan.num_consumers = kConsumers;
   plan.num_q_stages = 1;
@@ -227,9 +211,9 @@ Status fill_from_sm90_mla(const Sm90Plan& mla, KernelPlan& plan) {
       mla.smem.named([&](const Sm90SmemRange& range) { return sm90_range_name(range, mla); });
   kernel.barriers = mla.barriers;
   kernel.roles = sm90_roles(mla);
-  if (!mla.row_copies) kernel.roles.front().num_warps = sm90_mla_tiles(mla).stage_loaders;
+  if (!mla.row_copies) kernel.roles.front().num_warps = mla.mla.stage_loaders;
   kernel.constants = constants_of(plan.spec, mla);
-  kernel.parameters = mla_parameters(plan, sm90_mla_tiles(mla));
+  kernel.parameters = mla_parameters(plan, mla.mla);
   add_split_deviation(plan);
   return {};
 }

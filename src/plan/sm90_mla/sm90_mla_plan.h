@@ -22,9 +22,6 @@ std::string sm90_mla_unsupported_reason(const ResolvedSpec& spec);
 /// cannot take.
 Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& spec, const TuningValues* tuned);
 
-/// How the planned kernel cuts rows and keys.
-MlaTiles sm90_mla_tiles(const Sm90Plan& plan);
-
 /// Fills the kernel of a supported plan. Errors: kInvalid where a tuned choice does not fit the
 /// shared memory. @pre plan.workspaces is filled.
 Status fill_from_sm90_mla(const Sm90Plan& mla, KernelPlan& plan);

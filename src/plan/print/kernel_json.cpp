@@ -9,7 +9,7 @@
 
 #include "attnjit/tuning.h"
 #include "plan/family.h"
-#include "plan/print/json_fields.h"
+#include "plan/json_fields.h"
 #include "plan/sequence.h"
 #include "plan/signature.h"
 

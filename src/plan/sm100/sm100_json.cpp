@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/print/json_fields.h"
+#include "plan/json_fields.h"
 #include "plan/signature.h"
 #include "plan/sm100/sm100_plan.h"
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""attnjit manifest CONFIG --for vllm: each kernel of a model's layers once, and each is planned.
+"""attnjit manifest CONFIG --for vllm|sglang|transformers: each kernel of a model's layers once, and
+each is planned.
 
-What vLLM's backend launches is compared with the same function in tests/integrations.
+What the servers' backends launch is compared with the same function in tests/integrations.
 """
 import json
 import os
@@ -31,10 +32,10 @@ def run(*arguments):
                           capture_output=True, text=True, env=os.environ, check=False)
 
 
-def specs(folder, config, *arguments, arch="sm_90a"):
+def specs(folder, config, *arguments, arch="sm_90a", server="vllm"):
     path = pathlib.Path(folder, "config.json")
     path.write_text(json.dumps(config))
-    done = run(str(path), "--for", "vllm", *arguments)
+    done = run(str(path), "--for", server, *arguments)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["specs"]
     for spec in found:
@@ -73,12 +74,31 @@ def main():
         assert all(one["num_q_heads"] == 32 and one["return_lse"] for one in ranks)
         assert len({json.dumps(one["mask"]) for one in ranks}) == 3  # two ranks', and none
 
+        sglang = specs(folder, LLAMA, server="sglang")
+        assert sglang == [{**shared, "page_size": 1, "ragged": True},
+                          {**shared, "page_size": 1, "num_partitions": 0, "max_q_len": 1}]
+        drafts = specs(folder, GEMMA3, "--drafts", "5", "--tree", "--page", "64", server="sglang")
+        assert [one["mask"]["params"][0]["name"] for one in drafts
+                if one["mask"] != "causal" and "params" in one["mask"]] == ["tree"] * 2
+        assert {one.get("max_q_len") for one in drafts} == {None, 1, 8}
+        latent = specs(folder, DEEPSEEK, "--tp", "8", "--page", "64", server="sglang")
+        assert [one.get("mla") for one in latent] == ["decode", None, "decode"]
+        assert (latent[1]["qk_depth"], latent[1]["ov_depth"]) == (192, 128)
+        batching = specs(folder, LLAMA, server="transformers")
+        assert [(one.get("page_size"), one.get("ragged"), one.get("ragged_kv"),
+                 one.get("max_q_len")) for one in batching] == [
+            (None, None, None, None), (None, True, True, None), (256, True, None, None),
+            (256, None, None, 1)]
+        assert len(specs(folder, GEMMA3, server="transformers")) == 5
+
         config = str(pathlib.Path(folder, "config.json"))
         for arguments, text in ((("--kv-cache-dtype", "fp8"), "--arch"), (("--page", "x"), "x"),
                                 (("--tp", "7"), "7")):
             pathlib.Path(config).write_text(json.dumps(LLAMA))
             done = run(config, "--for=vllm", *arguments)
             assert done.returncode == 2 and text in done.stderr, done
+        done = run(config, "--for", "sglang", "--dcp", "2")
+        assert done.returncode == 2 and "vLLM's" in done.stderr, done
         written = pathlib.Path(folder, "manifest.json")
         assert run(config, "--for", "vllm", "-o", str(written)).returncode == 0
         assert json.loads(written.read_text())["name"] == "llama"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""attnjit manifest CONFIG --for vllm: the specs that the server's backend will ask for.
+"""attnjit manifest CONFIG --for vllm|sglang|transformers: the specs that it will ask for.
 
 The command reads the configuration; the specs are made by what the backend calls itself.
 """
@@ -13,7 +13,10 @@ from typing import Any, Dict, List
 
 from .._abi import command_path
 from ._layers import DSV32, EIGHT_BITS, Layer, Server, vllm_specs
+from ._sglang_layers import sglang_specs
+from ._transformers_layers import transformers_specs
 
+_PAGES = {"vllm": 16, "sglang": 1, "transformers": 256}  #: rows of a page, by default
 _ARCHS = ("sm_90a", "sm_100a", "sm_103a")
 
 
@@ -31,12 +34,14 @@ def add_options(made: argparse.ArgumentParser) -> None:
                       "fp8 depend; it is needed for those alone")
     made.add_argument("--tp", default="1", metavar="N[,N..]", help="--tensor-parallel-size")
     made.add_argument("--page", type=_numbers, metavar="N[,N..]",
-                      help="--block-size; default: 16, of MLA 64")
+                      help="--block-size or --page-size; default: the server's")
     made.add_argument("--dtype", choices=["bf16", "fp16"], help="default: the model's")
     made.add_argument("--kv-cache-dtype", default="auto", choices=["auto", *EIGHT_BITS, DSV32])
     made.add_argument("--head-scales", action="store_true",
                       help="the checkpoint has scales of heads beside a cache of fp8")
     made.add_argument("--drafts", type=int, default=0, metavar="N", help="tokens of a draft")
+    made.add_argument("--tree", action="store_true",
+                      help="drafts are trees (SGLang: n-grams, --speculative-eagle-topk above 1)")
     made.add_argument("--dcp", type=int, default=1, metavar="N",
                       help="--decode-context-parallel-size")
     made.add_argument("--images", choices=["free", "window"], default="",
@@ -46,7 +51,8 @@ def add_options(made: argparse.ArgumentParser) -> None:
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="attnjit manifest", description=__doc__.splitlines()[0])
     made.add_argument("config", help="config.json of the model")
-    made.add_argument("--for", dest="server", required=True, choices=["vllm"])
+    made.add_argument("--for", dest="server", required=True,
+                      choices=list(_PAGES))
     add_options(made)
     made.add_argument("--name", help="the model's name; default: its architecture")
     made.add_argument("-o", dest="output", metavar="FILE", help="default: standard output")
@@ -59,14 +65,18 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
     for one in model["layers"]:
         layer = Layer(**{name: one[name] for name in (
             "q_heads", "kv_heads", "qk_depth", "ov_depth", "window", "softcap", "sink", "alibi",
-            "both_ways", "latent", "rope", "topk")},
+            "both_ways", "latent", "rope", "topk", "chunk")},
                       images="" if one["both_ways"] or one["latent"] else given.images)
-        pages = given.page or [64 if layer.latent else 16]
+        for_vllm = given.server == "vllm"
+        pages = given.page or [64 if layer.latent and for_vllm else _PAGES[given.server]]
         for page, rank in ((page, rank) for page in pages for rank in range(given.dcp)):
             server = Server(given.arch or _ARCHS[0], given.dtype or model["dtype"], page,
                             given.kv_cache_dtype, given.drafts, head_scales=given.head_scales,
-                            sharing=given.dcp)
-            for spec in vllm_specs(layer, server, rank):
+                            sharing=given.dcp, tree=given.tree)
+            made = (vllm_specs(layer, server, rank) if for_vllm else
+                    sglang_specs(layer, server) if given.server == "sglang" else
+                    transformers_specs(layer, server))
+            for spec in made:
                 del spec["arch"]  # a prewarm says it
                 if spec not in found:
                     found.append(spec)
@@ -88,6 +98,10 @@ def main(arguments: List[str]) -> None:
     given = parser().parse_args(arguments)
     if given.kv_cache_dtype in EIGHT_BITS and given.arch is None:
         parser().error(f"--arch: is missing; allowed: {', '.join(_ARCHS)}")
+    if given.server != "vllm" and (given.dcp > 1 or given.images or given.head_scales
+                                   or given.kv_cache_dtype == DSV32):
+        parser().error(f"--for {given.server}: --dcp, --images, --head-scales and {DSV32} are "
+                       "vLLM's")
     model = model_of(given)
     head = {"name": given.name or model["name"],
             "source": "; ".join([given.config, *model["notes"]])}

@@ -23,7 +23,7 @@ from transformers import masking_utils
 from .. import Mask, Scalar, UnsupportedError, attention, paged_attention
 from .. import mask as trace
 from ..masks import as_mask
-from ._specs import sliding_window
+from ._transformers_layers import batching_mask
 
 NAME = "attnjit"
 PAGED_NAME = "paged|attnjit"  # as continuous batching names an implementation
@@ -121,7 +121,7 @@ def paged_attention_forward(module: torch.nn.Module, query: torch.Tensor, key: t
         cu_seq_lens_k, max_seqlen_k = cu_seq_lens_k[kind], max_seqlen_k[kind]
     group, index = cache.layer_index_to_group_indices[module.layer_idx]
     rows = query[0].transpose(0, 1)
-    options = {"mask": sliding_window(window) if window > 1 else "causal",
+    options = {"mask": batching_mask(window),
                "score_mod": _score_mod(softcap), "scale": scaling, "sink": _sink(s_aux),
                "max_kv_len": max_seqlen_k}
     if window > 1 or not read_index[group].numel():

@@ -17,6 +17,8 @@ import types
 
 import torch
 
+import attnjit
+import mla_reference
 import reference
 
 # NOTE: before SGLang is imported.
@@ -33,6 +35,7 @@ from sglang.srt.plugins import load_plugins  # noqa: E402
 from sglang.srt.server_args import ServerArgs  # noqa: E402
 
 torch.cuda.is_available = have_gpu
+from attnjit import _mla  # noqa: E402
 from attnjit.integrations import sglang as integration  # noqa: E402
 from attnjit.integrations import sglang_backend, sglang_drafts, sglang_service  # noqa: E402
 from attnjit.integrations import sglang_tables  # noqa: E402
@@ -525,6 +528,96 @@ def crosses():
             assert (got[b] - right[0]).abs().max() < 2e-2, (layer.layer_id, b)
 
 
+def keys_of(found):
+    """The keys of specs' kernels."""
+    with attnjit.Service(no_disk_cache=1) as service:
+        return {service.prepare(spec).key for spec in found}
+
+
+def latent():
+    """Models of MLA: prompts by keys and values of each head, a chunk of a prefix with its sums, and
+    decodes, drafts and prompts behind a prefix over the cache's rows."""
+    from sglang.srt.mem_cache import memory_pool
+
+    memory_pool.get_parallel = lambda: types.SimpleNamespace(dcp_enabled=False)
+    heads, rank, rope, page, size = 4, 512, 64, 16, 512
+    mqa = RadixAttention(heads, rank + rope, 0.07, 1, 0, v_head_dim=rank)
+    mha = RadixAttention(heads, 192, 0.07, heads, 0, v_head_dim=128)
+    for dtype, scale in ((torch.bfloat16, None), (E4M3, None), (E4M3, torch.tensor([1.6]))):
+        mqa.k_scale = scale
+        for name, topk, drafts in ((None, None, None), ("eagle", 1, 3), ("ngram", None, 5)):
+            SPEC.speculative_num_draft_tokens, SPEC.speculative_eagle_topk = drafts, topk
+            config = types.SimpleNamespace(
+                is_encoder_decoder=False, context_len=LONGEST, hf_config=None, kv_lora_rank=rank,
+                qk_rope_head_dim=rope, qk_nope_head_dim=128, v_head_dim=128)
+            pool = memory_pool.MLATokenToKVPool(size, page, dtype, rank, rope, 1, DEVICE, False)
+            runner = runner_of(page, [mqa, mha], token_to_kv_pool=pool, model_config=config,
+                               use_mla_backend=True, kv_cache_dtype=dtype,
+                               spec_algorithm=algorithm(name))
+            prewarmed.clear()
+            backend = integration.create(runner)
+            at_start = keys_of(prewarmed)
+            cases = [(ForwardMode.DECODE, [1, 1], [17, 40]), (ForwardMode.EXTEND, [5, 12], [33, 12])]
+            if drafts:
+                cases = [(ForwardMode.TARGET_VERIFY, [drafts] * 2, [20 + drafts, 3 + drafts])]
+            for mode, rows, keys in cases:
+                batch = batch_of(runner, mode, rows, keys)
+                batch.attn_attend_prefix_cache, batch.mha_return_lse = None, False
+                seen = None
+                if drafts:
+                    batch.seq_lens = torch.tensor([20, 3])
+                    seen = torch.tril(torch.ones(2, drafts, drafts, dtype=torch.bool))
+                    if topk != 1:  # all drafts follow the first
+                        seen[:, :, 1:] = torch.eye(drafts, dtype=torch.bool)[:, 1:]
+                    batch.spec_info = types.SimpleNamespace(custom_mask=seen.flatten())
+                    batch.positions = torch.zeros(2 * drafts, dtype=torch.int64)
+                for one in pool.kv_buffer:
+                    one.copy_(torch.randn(one.shape).to(dtype).view(one.dtype))
+                backend.init_forward_metadata(batch)
+                q = torch.randn(sum(rows), heads * (rank + rope)).bfloat16()
+                k = torch.randn(sum(rows), 1, rank + rope).bfloat16()
+                call = (backend.forward_decode if mode.is_decode() else backend.forward_extend)
+                got = call(q, k, k[..., :rank], mqa, batch).view(-1, heads, rank)
+                lines = pool.get_key_buffer(0)[:, 0].float() * (1 if scale is None else scale)
+                begin = 0
+                for b, (count, length) in enumerate(zip(rows, keys)):
+                    at = runner.req_to_token_pool.req_to_token[b + 1, :length].long()
+                    written = k[begin:begin + count, 0].float()
+                    assert (lines[at[-count:]] - written).abs().max() < (
+                        1e-6 if dtype is torch.bfloat16 else 0.3)
+                    past = torch.ones(count, length - count, dtype=torch.bool)
+                    own = (torch.tril(torch.ones(count, count, dtype=torch.bool)) if seen is None
+                           else seen[b])
+                    right = reference.attend(
+                        q[begin:begin + count].view(count, heads, -1), lines[at][:, None],
+                        lines[at][:, None, :rank], torch.cat([past, own], 1), 0.07)[0]
+                    error = (got[begin:begin + count] - right).abs().max()
+                    assert error < 2e-2, (mode, b, dtype, scale, error, right.abs().max())
+                    begin += count
+                assert keys_of(mla_reference.specs[-1:]) <= at_start, mla_reference.specs[-1]
+    # Prompts, and what they see of a prefix.
+    SPEC.speculative_num_draft_tokens = SPEC.speculative_eagle_topk = None
+    rows, batch = [5, 12], batch_of(runner, ForwardMode.EXTEND, [5, 12], [33, 12])
+    runner.spec_algorithm = algorithm()
+    backend = integration.create(runner)
+    backend.init_forward_metadata(batch)
+    q, k = (torch.randn(17, heads * 192).bfloat16() for _ in range(2))
+    v = torch.randn(17, heads, 128).bfloat16()
+    chunk = torch.tensor([0, 17, 17], dtype=torch.int32)
+    for prefix in (False, True):
+        batch.attn_attend_prefix_cache, batch.mha_return_lse = prefix, True
+        batch.prefix_chunk_idx, batch.prefix_chunk_cu_seq_lens = 0, chunk[None]
+        batch.prefix_chunk_max_seq_lens = [17]
+        out, sums = backend.forward_extend(q, k.view(17, heads, 192), v, mha, batch,
+                                           save_kv_cache=False)
+        whole = slice(0, 17) if prefix else slice(0, 5)
+        seen = torch.ones(5, 17 if prefix else 5, dtype=torch.bool)
+        right, lse = reference.attend(q[:5].view(5, heads, 192), k[whole].view(-1, heads, 192),
+                                      v[whole], seen if prefix else torch.tril(seen), 0.07)
+        assert (out[:5] - right).abs().max() < 2e-2 and (sums[:5] - lse.T).abs().max() < 1e-2
+    mqa.k_scale = None
+
+
 def page_tables():
     """What makes the tables on a GPU, and what makes them elsewhere, agree."""
     kernel = sglang_tables._make_kernel()
@@ -569,5 +662,7 @@ draft_prompts()
 deterministic()
 crosses()
 if not reference.ON_GPU:
+    _mla._find = mla_reference.find
+    latent()
     page_tables()
 print(f"on {DEVICE}: sglang {importlib.metadata.version('sglang')}: all right")

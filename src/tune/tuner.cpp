@@ -200,6 +200,8 @@ class Tuner {
         {{2, 200, 600}, InputKind::kNormal}, {{1, 333, 333}, InputKind::kLarge},
         {{1, 65, 1100}, InputKind::kRising}, {{1, 70, 1100}, InputKind::kFalling},
         {{1, 129, 700}, InputKind::kSpike},  {{1, 130, 700}, InputKind::kRaised},
+        {{1, 129, 600}, InputKind::kSmall},  {{1, 130, 600}, InputKind::kZero},
+        {{1, 129, 500}, InputKind::kFar},    {{3, 100, 500}, InputKind::kStray},
     };
     const std::int64_t most = request_.spec.max_seq_len;
     for (auto& [shape, input] : problems) {

@@ -23,7 +23,7 @@ namespace attnjit::verify {
 namespace {
 
 constexpr std::array<std::string_view, kInputKinds.size()> kInputNames{
-    "normal", "large", "rising", "falling", "spike", "raised"};
+    "normal", "large", "rising", "falling", "spike", "raised", "small", "zero", "far", "stray"};
 constexpr std::int64_t kMaxBatch = std::int64_t{1} << 20;
 
 Error invalid(std::string field, std::string message) {
@@ -206,14 +206,14 @@ std::vector<std::int64_t> param_extents(ParamSpec::Type type, std::int64_t longe
 
 std::int64_t Problem::first_q_row(int b) const {
   if (!spec.ragged) return std::int64_t{b} * max_q_len;
-  return at("q_offsets").as<std::int32_t>()[b];
+  return table("q_offsets").as<std::int32_t>()[b];
 }
 
 std::int64_t Problem::kv_row(int b, int kv_idx) const {
-  if (spec.ragged_kv) return std::int64_t{at("kv_offsets").as<std::int32_t>()[b]} + kv_idx;
+  if (spec.ragged_kv) return std::int64_t{table("kv_offsets").as<std::int32_t>()[b]} + kv_idx;
   if (spec.page_size == 0) return std::int64_t{b} * max_kv_len + kv_idx;
   const std::int32_t page =
-      at("page_table").as<std::int32_t>()[std::int64_t{b} * max_pages + kv_idx / spec.page_size];
+      table("page_table").as<std::int32_t>()[std::int64_t{b} * max_pages + kv_idx / spec.page_size];
   return std::int64_t{page} * spec.page_size + kv_idx % spec.page_size;
 }
 

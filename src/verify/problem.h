@@ -30,11 +30,16 @@ enum class InputKind : std::uint8_t {
   kFalling,  ///< they fall with kv_idx
   kSpike,    ///< a few keys whose scores are 20 to 40 above the others', and large values there
   kRaised,   ///< small scores but for a few keys in one half, which just make FA4 rescale
+  kSmall,    ///< scales of 2^-7 and less, as real ones; without scales small values
+  kZero,     ///< some scales are 0, and without scales some rows
+  kFar,      ///< a row's scores are far from 0, of either sign, and far from each other and a sink
+  kStray,    ///< tables, lengths and offsets lie outside their bounds, of some sequences
 };
 /// Every proof uses all of them.
-inline constexpr std::array<InputKind, 6> kInputKinds{InputKind::kNormal, InputKind::kLarge,
-                                                      InputKind::kRising, InputKind::kFalling,
-                                                      InputKind::kSpike,  InputKind::kRaised};
+inline constexpr std::array<InputKind, 10> kInputKinds{
+    InputKind::kNormal, InputKind::kLarge,  InputKind::kRising, InputKind::kFalling,
+    InputKind::kSpike,  InputKind::kRaised, InputKind::kSmall,  InputKind::kZero,
+    InputKind::kFar,    InputKind::kStray};
 std::string_view to_string(InputKind kind);
 /// "normal, large, ..": for messages.
 std::string input_kind_names();
@@ -90,7 +95,18 @@ struct Problem {
   float scale = 1;
   std::uint64_t seed = 0;  ///< of the inputs
   std::map<std::string, Tensor> tensors;
+  /// Of stray inputs: what page_table, q_offsets and kv_offsets would hold, were they right; by
+  /// these the inputs are laid out.
+  std::map<std::string, Tensor> right_tables;
+  /// Of stray inputs, by sequence: whether its entries are wrong, so that its rows of o and lse may
+  /// be anything; empty: none.
+  std::vector<bool> stray;
 
+  bool is_stray(int b) const { return !stray.empty() && stray[static_cast<std::size_t>(b)]; }
+  const Tensor& table(const std::string& name) const {
+    const auto right = right_tables.find(name);
+    return right != right_tables.end() ? right->second : at(name);
+  }
   const Tensor& at(const std::string& name) const { return tensors.find(name)->second; }
   bool has(const std::string& name) const { return tensors.count(name) != 0; }
 

@@ -3,6 +3,7 @@
 #include "verify/random_inputs.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -33,6 +34,16 @@ constexpr double kQuieter = 0.25;
 constexpr int kKeysPerRaise = 64;
 constexpr float kGarbage = 96;  // exact in e4m3
 constexpr std::uint64_t kKeysPerSpike = 61;
+// Small inputs: real tensors' scales, by which their largest elements are e4m3's.
+constexpr double kSmallScale = -7, kSmallSpread = 2, kSmallest = -14;  // exponents of 2
+constexpr double kStoredSize = 128;
+// Far inputs: one element of q times one of k, so that scores are exact in any arithmetic and lie
+// further apart than a softmax looks.
+constexpr double kFarScore = 6e3, kFurtherScore = 6e7, kCustomScore = 64;
+constexpr std::array<double, 3> kFarKeys{256, 288, 320};  // exact in e4m3
+constexpr double kFarSink = 2e4, kHighSink = 3e38, kLowSink = -1e20;
+constexpr float kFarMask = -1e10F, kHighMask = 1e7F;
+constexpr std::int64_t kBeyond = 1000;  // stray lengths and ends of rows
 
 class InputMaker {
  public:
@@ -61,6 +72,7 @@ class InputMaker {
     queries();
     keys_and_values();
     topk_indices();
+    if (request_.input == InputKind::kStray) stray_tables();
   }
 
  private:
@@ -108,6 +120,58 @@ class InputMaker {
     return offsets;
   }
 
+  /// An entry of q_scale (0), k_scale (1) or v_scale (2).
+  float scale_entry(int which, const RandomStream& stream, std::int64_t i) const {
+    const double random = stream.uniform(i);
+    switch (request_.input) {
+      case InputKind::kSmall:
+        return static_cast<float>(
+            std::exp2(i % 4 == 3 ? kSmallest : kSmallScale - kSmallSpread * random));
+      case InputKind::kZero:
+        // V's rows have none that is 0.
+        if (which == 2 && spec_.scales == Scales::kToken) break;
+        if (is_zero(which, i)) return 0;
+        break;
+      case InputKind::kFar:
+        return 1;
+      default:
+        break;
+    }
+    return static_cast<float>(std::exp2(2 * random - 1));
+  }
+  /// Whether entry i of q (0), k (1) or v (2) is 0: by turns, and of a tensor's single ones one is.
+  bool is_zero(int which, std::int64_t i) const {
+    return (static_cast<std::uint64_t>(i) + static_cast<std::uint64_t>(which) + request_.seed) %
+               3 ==
+           1;
+  }
+  /// The same of rows, where there are no scales.
+  bool is_zero_row(int which, std::int64_t i) const {
+    return request_.input == InputKind::kZero && spec_.scales == Scales::kNone && is_zero(which, i);
+  }
+  static double inverse(double scale) { return scale == 0 ? 1 : 1 / scale; }
+
+  /// Of far inputs: the score that a row has with the key of the largest element.
+  double far_score(std::int64_t row, int head) const {
+    if (spec::adds_to_scores(spec_.mask) && is_plain()) return 0;  // the mask's numbers are
+    double size = kFarScore;
+    if (spec_.score_mod.kind == ScoreModSpec::Kind::kCustom) size = kCustomScore;
+    // Parts are merged by their LSEs, which are f32 and must tell sums apart; so must scores of
+    // keys that have scales of their own, which are f32 before a maximum is taken off.
+    const bool rounds = spec_.num_partitions != 1 || spec_.partition_keys > 0 || spec_.accumulate ||
+                        spec_.scales == Scales::kToken;
+    if (is_plain() && !rounds && (row / 2 + head) % 2 != 0) size = kFurtherScore;
+    return (row + head) % 2 == 0 ? size : -size;
+  }
+  bool is_plain() const { return spec_.score_mod.kind == ScoreModSpec::Kind::kIdentity; }
+  double far_query(std::int64_t row, int head) const {
+    const double most = spec_.qkv_dtype == Dtype::kE4m3   ? 256
+                        : spec_.qkv_dtype == Dtype::kFp16 ? 32768
+                                                          : 1e30;
+    const double value = far_score(row, head) / (double{problem_.scale} * kFarKeys.back());
+    return std::clamp(value, -most, most);
+  }
+
   void small_tensors() {
     auto& tensors = problem_.tensors;
     const int batch = problem_.batch;
@@ -132,14 +196,21 @@ class InputMaker {
       const RandomStream stream(request_.seed, "sink");
       Tensor sink = make_tensor(Dtype::kF32, {spec_.num_q_heads});
       for (int h = 0; h < spec_.num_q_heads; ++h) {
-        sink.as<float>()[h] = static_cast<float>(base + stream.normal(h));
+        double value = base + stream.normal(h);
+        if (request_.input == InputKind::kFar) {
+          const std::array<double, 4> far{kHighSink, kFarSink, value, kLowSink};
+          value = far[(static_cast<std::uint64_t>(h) + request_.seed) % far.size()];
+        }
+        sink.as<float>()[h] = static_cast<float>(value);
       }
       tensors["sink"] = std::move(sink);
     }
     if (spec_.scales != Scales::kNone) {
+      int which = -1;
       for (const auto& [name, heads] :
            {std::pair{"q_scale", spec_.num_q_heads}, std::pair{"k_scale", spec_.num_kv_heads()},
             std::pair{"v_scale", spec_.num_kv_heads()}}) {
+        ++which;
         if (name == std::string_view("q_scale") && spec_.qkv_dtype != Dtype::kE4m3) continue;
         const RandomStream stream(request_.seed, name);
         std::vector<std::int64_t> shape{1};
@@ -150,7 +221,7 @@ class InputMaker {
         }
         Tensor scale = make_tensor(Dtype::kF32, std::move(shape));
         for (std::int64_t i = 0; i < scale.elements(); ++i) {
-          scale.as<float>()[i] = static_cast<float>(std::exp2(2 * stream.uniform(i) - 1));
+          scale.as<float>()[i] = scale_entry(which, stream, i);
         }
         if (spec_.scales == Scales::kToken) forget_spare_rows(name, heads, scale);
         tensors[name] = std::move(scale);
@@ -161,7 +232,8 @@ class InputMaker {
     if (problem_.o_dtype() == Dtype::kE4m3) {
       // Results of a standard deviation from 1 / 16 on are normal numbers. Among the large values
       // of spikes some are above 448, which saturate.
-      const double base = request_.input == InputKind::kSpike ? -4 : -5;
+      const bool small = request_.input == InputKind::kSmall && spec_.scales == Scales::kNone;
+      const double base = request_.input == InputKind::kSpike ? -4 : small ? kSmallScale - 5 : -5;
       Tensor scale = make_tensor(Dtype::kF32, {1});
       const RandomStream stream(request_.seed, "output_scale");
       *scale.as<float>() = static_cast<float>(std::exp2(base + 2 * stream.uniform(0) - 1));
@@ -256,6 +328,13 @@ class InputMaker {
             lse.as<float>()[at] = seen ? static_cast<float>(spread * lse_stream.normal(at))
                                        : -std::numeric_limits<float>::infinity();
             if (!seen) continue;
+            if (request_.input == InputKind::kFar) {
+              constexpr std::array<double, 5> kLevels{kFarScore, 0, -kFarScore, kLowSink,
+                                                      kHighSink};
+              const auto level = (row + h + pair * (row % 2)) % static_cast<int>(kLevels.size());
+              lse.as<float>()[at] = static_cast<float>(kLevels[static_cast<std::size_t>(level)] +
+                                                       lse_stream.normal(at));
+            }
             const std::int64_t first = problem_.pair_row(pair, b, h, row) * spec_.ov_depth;
             for (int d = 0; d < spec_.ov_depth; ++d) {
               store_float(o, first + d, static_cast<float>(o_stream.normal(first + d)));
@@ -282,7 +361,9 @@ class InputMaker {
         const std::uint64_t logical = (static_cast<std::uint64_t>(b) << 32) + row;
         for (int h = 0; h < spec_.num_q_heads; ++h) {
           const int kv_head = h / spec_.group;
-          const double inverse = 1 / problem_.scale_of("q_scale", b, h, static_cast<int>(row));
+          const double q_inverse =
+              inverse(problem_.scale_of("q_scale", b, h, static_cast<int>(row)));
+          const std::int64_t head_row = (first + row) * spec_.num_q_heads + h;
           for (int d = 0; d < spec_.qk_depth; ++d) {
             const std::int64_t within = std::int64_t{h} * spec_.qk_depth + d;
             double value = stream.normal(logical * row_elements + within);
@@ -295,16 +376,26 @@ class InputMaker {
               case InputKind::kRaised:
                 if (d < 2) value = d == raising_dimension(row, h) ? kQuery : 0;
                 break;
+              case InputKind::kSmall:
+                if (spec_.scales != Scales::kNone) value *= kStoredSize / q_inverse;
+                break;
+              case InputKind::kZero:
+                if (is_zero_row(0, row + h)) value = 0;
+                break;
+              case InputKind::kFar:
+                value = d == spec_.qk_depth - 1 ? far_query(row, h) : 0;
+                break;
+              case InputKind::kStray:
+                break;
               default:
                 value = direction(kv_head, d) + 0.5 * value;
                 break;
             }
-            const std::int64_t head_row = (first + row) * spec_.num_q_heads + h;
             const bool of_rope = d >= depth_;
             store_float(
                 of_rope ? rope : q,
                 of_rope ? head_row * (spec_.qk_depth - depth_) + d - depth_ : head_row * depth_ + d,
-                static_cast<float>(value * inverse));
+                static_cast<float>(value * q_inverse));
           }
         }
       });
@@ -369,9 +460,23 @@ class InputMaker {
           noise = raised ? 0 : kQuieter;
           v_size = raised ? 1 : kQuieter;
           break;
+        case InputKind::kSmall:
+          if (spec_.scales == Scales::kNone) v_size = std::exp2(kSmallScale);
+          break;
+        case InputKind::kZero:
+          if (is_zero_row(1, kv_idx + h)) noise = 0;
+          if (is_zero_row(2, kv_idx + h)) v_size = 0;
+          break;
+        case InputKind::kFar:
+        case InputKind::kStray:
+          break;
       }
-      const double k_inverse = 1 / problem_.scale_of("k_scale", b, h, kv_idx);
-      const double v_inverse = 1 / problem_.scale_of("v_scale", b, h, kv_idx);
+      const double k_inverse = inverse(problem_.scale_of("k_scale", b, h, kv_idx));
+      const double v_inverse = inverse(problem_.scale_of("v_scale", b, h, kv_idx));
+      if (request_.input == InputKind::kSmall && spec_.scales != Scales::kNone) {
+        noise = kStoredSize / k_inverse;
+        v_size = kStoredSize / v_inverse;
+      }
       const std::int64_t k_first = (row * kv_heads + h) * depth_;
       const std::uint64_t k_logical = (logical * kv_heads + h) * spec_.qk_depth;
       for (int d = 0; d < spec_.qk_depth; ++d) {
@@ -379,6 +484,9 @@ class InputMaker {
         if (along != 0) value += along * direction(h, d);
         if (request_.input == InputKind::kRaised && d < 2) {
           value = raised == d ? kRaise / (double{problem_.scale} * kQuery) : 0;
+        }
+        if (request_.input == InputKind::kFar && d == spec_.qk_depth - 1) {
+          value = kFarKeys[height_stream.bits(logical) % kFarKeys.size()];
         }
         const auto stored = static_cast<float>(value * k_inverse);
         if (d < depth_) store_float(k, k_first + d, stored);
@@ -460,6 +568,71 @@ class InputMaker {
     problem_.tensors["slopes"] = std::move(tensor);
   }
 
+  /// The nth number that is none of `count` things: just outside, and far outside.
+  static std::int32_t stray_index(std::int64_t count, std::uint64_t n) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+    const std::array<std::int64_t, 4> strays{-1, std::min(count, kMost), kMost, -kMost - 1};
+    return static_cast<std::int32_t>(strays[n % strays.size()]);
+  }
+
+  /// Puts a table aside that the inputs were laid out by; the kernel is given the copy.
+  std::int32_t* mislead(const std::string& name) {
+    Tensor& table = problem_.tensors.at(name);
+    problem_.right_tables.emplace(name, table);
+    return table.as<std::int32_t>();
+  }
+
+  /// The tables of the last sequence are made wrong, and of three and more those of the first: its
+  /// pages, its length, and where its rows begin or end. The others are right, but for what
+  /// nothing reads: the entries past a sequence's keys.
+  void stray_tables() {
+    const int last = problem_.batch - 1;
+    if (last < 0 || spec_.merge) return;
+    const std::uint64_t seed = request_.seed;
+    const bool lists = spec_.topk > 0;  // a launch with lists reads neither pages nor lengths
+    std::vector<bool> stray(static_cast<std::size_t>(problem_.batch));
+    stray.back() = true;
+    if (last >= 2) stray.front() = true;
+    bool any = false;
+    if (problem_.has("page_table") && !lists) {
+      any = true;
+      std::int32_t* const table = mislead("page_table");
+      for (int b = 0; b <= last; ++b) {
+        const int used = (problem_.kv_lens[b] + spec_.page_size - 1) / spec_.page_size;
+        for (int i = 0; i < problem_.max_pages; ++i) {
+          if (i < used && (!stray[static_cast<std::size_t>(b)] || i % 2 != 0)) continue;
+          table[std::int64_t{b} * problem_.max_pages + i] =
+              stray_index(problem_.num_pages, static_cast<std::uint64_t>(i / 2) + seed);
+        }
+      }
+    }
+    // Of a single sequence seeds take turns between ends.
+    const bool above = last > 0 || seed % 2 == 0;
+    const bool below = last >= 2 || (last == 0 && !above);
+    // Seeds take turns between numbers that are outside at once, which a kernel that believes them
+    // soon shows, and the last ones, of which sums overflow.
+    const auto over = [&](std::int64_t most) {
+      constexpr std::int64_t kLast = std::numeric_limits<std::int32_t>::max();
+      return static_cast<std::int32_t>(seed / 2 % 2 == 0 ? std::min(most + kBeyond, kLast) : kLast);
+    };
+    const std::int32_t under = seed / 2 % 2 == 0 ? std::numeric_limits<std::int32_t>::min() : -1;
+    if (problem_.has("kv_lens") && !lists) {
+      any = true;
+      auto* const lens = problem_.tensors.at("kv_lens").as<std::int32_t>();
+      if (above) lens[last] = over(problem_.max_kv_len);
+      if (below) lens[0] = under;
+    }
+    for (const auto& [name, rows] :
+         {std::pair{"q_offsets", problem_.total_q}, std::pair{"kv_offsets", problem_.total_kv}}) {
+      if (!problem_.has(name)) continue;
+      any = true;
+      std::int32_t* const offsets = mislead(name);
+      if (above) offsets[problem_.batch] = over(rows);
+      if (below) offsets[0] = under;
+    }
+    if (any) problem_.stray = std::move(stray);
+  }
+
   /// A row's list: keys of its sequence in no order, none twice, as many as there are. Of eight
   /// places one hides a key, and of eight rows one hides all.
   void topk_indices() {
@@ -468,6 +641,12 @@ class InputMaker {
         spec_.ragged ? problem_.total_q : std::int64_t{problem_.batch} * problem_.max_q_len;
     Tensor lists = make_tensor(Dtype::kI32, {rows, spec_.topk});
     std::fill_n(lists.as<std::int32_t>(), lists.elements(), -1);
+    if (request_.input == InputKind::kStray) {
+      const std::int64_t pool = std::int64_t{problem_.num_pages} * spec_.page_size;
+      for (std::int64_t i = 0; i < lists.elements(); ++i) {
+        lists.as<std::int32_t>()[i] = stray_index(pool, static_cast<std::uint64_t>(i));
+      }
+    }
     for (int b = 0; b < problem_.batch; ++b) {
       parallel_for(problem_.q_lens[b], request_.threads, [&](std::int64_t row) {
         const std::int64_t logical = problem_.first_q_row(b) + row;
@@ -493,6 +672,12 @@ class InputMaker {
     problem_.tensors["topk_indices"] = std::move(lists);
   }
 
+  /// What hides a key without being an infinity, where a type has such a number.
+  static float least_number(Dtype dtype) {
+    if (dtype == Dtype::kFp16) return -std::numeric_limits<float>::infinity();
+    return dtype == Dtype::kBf16 ? -0x1.FEp127F : std::numeric_limits<float>::lowest();
+  }
+
   void mask() {
     const MaskSpec* mask = spec::materialized(spec_.mask);
     if (mask == nullptr) return;
@@ -510,6 +695,8 @@ class InputMaker {
     // Of four blocks as those of a map one is hidden and one is seen, so that there is some to
     // skip. The first is not hidden: a small problem has no other, and all would be empty rows.
     const std::int64_t width = tensor.shape[3], block_width = bits ? 16 : 128;
+    const bool far = request_.input == InputKind::kFar && is_plain();
+    const float hidden = far ? least_number(mask->dtype) : -std::numeric_limits<float>::infinity();
     for (std::int64_t i = 0; i < tensor.elements(); ++i) {
       const std::int64_t number = i / width / 128 * width + i % width / block_width;
       const auto drawn = blocks.bits(number) % 4;
@@ -521,9 +708,12 @@ class InputMaker {
       } else if (mask->dtype == Dtype::kU8) {
         tensor.bytes[i] = static_cast<std::uint8_t>(visible ? 1 + i % 255 : 0);
       } else {
-        store_float(
-            tensor, i,
-            visible ? static_cast<float>(bias.normal(i)) : -std::numeric_limits<float>::infinity());
+        auto value = static_cast<float>(bias.normal(i));
+        // Rows by turns: all that is seen is far below 0, far above, or neither.
+        if (far && i / width % 3 == 0) value = kFarMask;
+        if (far && i / width % 3 == 1) value = kHighMask;
+        if (mask->dtype == Dtype::kFp16) value = std::clamp(value, -60000.0F, 60000.0F);
+        store_float(tensor, i, visible ? value : hidden);
       }
     }
     if (spec::adds_to_scores(*mask)) hide_from_kernels(tensor);

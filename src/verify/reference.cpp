@@ -19,6 +19,8 @@ namespace {
 
 constexpr int kRowBlock = 64;
 constexpr int kKeyBlock = 64;
+// Scores of custom modifications and added masks from here on hide, as -inf does (docs/spec.md).
+constexpr double kHides = -1e30;
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 /// The tensor cores of 8-bit operands on sm_90a: so many elements of a row at a time.
@@ -243,6 +245,7 @@ class BlockWorker {
         continue;
       }
       score[j] = rules_.modify(score[j], coordinate(r, key + j));
+      if (score[j] <= kHides) score[j] = kMinusInfinity;
       maximum = std::max(maximum, score[j]);
     }
     if (maximum == kMinusInfinity) {
@@ -344,11 +347,15 @@ void merge_row(const Problem& problem, int b, int h, int row, Reference& out) {
   const Tensor& pairs_lse = problem.at("pairs_lse");
   const std::int64_t step = pairs_lse.elements() / problem.num_pairs;
   const int depth = problem.spec.ov_depth;
-  double sum = 0;
+  double maximum = kMinusInfinity, sum = 0;
+  for (int pair = 0; pair < problem.num_pairs; ++pair) {
+    maximum = std::max(maximum, double{pairs_lse.as<float>()[pair * step + index]});
+  }
   double* o = &out.o[static_cast<std::size_t>(problem.pair_row(0, b, h, row) * depth)];
   std::vector<double> part(static_cast<std::size_t>(depth));
   for (int pair = 0; pair < problem.num_pairs; ++pair) {
-    const double share = std::exp(double{pairs_lse.as<float>()[pair * step + index]});
+    const double lse = pairs_lse.as<float>()[pair * step + index];
+    const double share = lse == kMinusInfinity ? 0 : std::exp(lse - maximum);
     if (share == 0) continue;
     load_doubles(problem.at("pairs_o"), problem.pair_row(pair, b, h, row) * depth, depth,
                  part.data());
@@ -356,7 +363,7 @@ void merge_row(const Problem& problem, int b, int h, int row, Reference& out) {
     sum += share;
   }
   for (int d = 0; d < depth && sum > 0; ++d) o[d] /= sum;
-  out.lse[static_cast<std::size_t>(index)] = sum > 0 ? std::log(sum) : kMinusInfinity;
+  out.lse[static_cast<std::size_t>(index)] = sum > 0 ? maximum + std::log(sum) : kMinusInfinity;
 }
 
 }  // namespace

@@ -329,6 +329,65 @@ TEST_F(Emulate, VerifiesRowsOfOneScoreFarFromZero) {
   }
 }
 
+// Damages that only an input of the kind shows, of either family.
+TEST_F(Emulate, VerifyShowsWhatOnlyUnusualInputsReach) {
+  if (!has_nvrtc()) GTEST_SKIP() << "there is no NVRTC";
+  struct Damage {
+    std::string file, from, to, input, found;
+    std::vector<std::string> spec;
+  };
+  const std::vector<std::string> batch{"--batch", "2", "--q-len", "20", "--kv-len", "150,129"};
+  const std::vector<std::string> paged{"--page-size", "16", "--mask", "causal"};
+  const std::vector<std::string> tokens{"--page-size", "16",       "--qkv-dtype",
+                                        "e4m3",        "--scales", "token"};
+  const std::string kLengths = "common/sequence_lengths.cuh";
+  const std::vector<Damage> damages = {
+      {"common/online.cuh",
+       "fabsf(log2_scale) < 0x1p-120f ? 0x1p-120f : log2_scale",
+       "log2_scale",
+       "zero",
+       "nan",
+       {"--page-size", "16", "--kv-dtype", "e4m3", "--scales", "head"}},
+      {"common/key_scales.cuh", "0x1p-60f", "0x1p-6f", "small", "rel_err", tokens},
+      {"common/key_scales.cuh", "page < 0 || page >= arguments.num_pages", "false", "stray",
+       "bounds", tokens},
+      {kLengths, "min(max(arguments.kv_lens[sequence], 0), arguments.kv_len)",
+       "arguments.kv_lens[sequence]", "stray", "", paged},
+      {"common/online.cuh", "kMaxFloor = -0x1p+100f", "kMaxFloor = -0x1p+12f", "far", "err", paged},
+      {"common/online.cuh",
+       "fminf(sink * kLog2e, largest_float())",
+       "fminf(sink * kLog2e, 1024.0f)",
+       "far",
+       "",
+       {"--page-size", "16", "--sink"}},
+  };
+  for (const char* arch : {"sm_90a", "sm_100a"}) {
+    for (const Damage& damage : damages) {
+      std::vector<std::string> words{"verify",  "--arch",       arch,        "--num-q-heads",
+                                     "4",       "--group",      "2",         "--qk-depth",
+                                     "64",      "--return-lse", "--backend", "emulator",
+                                     "--input", damage.input};
+      words.insert(words.end(), damage.spec.begin(), damage.spec.end());
+      words.insert(words.end(), batch.begin(), batch.end());
+      options_.environment.erase("ATTNJIT_TEMPLATES");
+      run_json(words, 0);
+      const std::filesystem::path templates = folder_ / "damaged";
+      std::filesystem::remove_all(templates);
+      std::filesystem::copy(ATTNJIT_SOURCE_DIR "/templates", templates,
+                            std::filesystem::copy_options::recursive);
+      std::string text = read_text(templates / damage.file);
+      const std::size_t at = text.find(damage.from);
+      ASSERT_NE(at, std::string::npos) << damage.from;
+      write_text(templates / damage.file, text.replace(at, damage.from.size(), damage.to));
+      options_.environment["ATTNJIT_TEMPLATES"] = templates;
+      const Json json = run_json(words, 1);
+      ASSERT_TRUE(json.contains("reason")) << json.dump();
+      const std::string reason = json.at("reason");
+      EXPECT_NE(reason.find(damage.found), std::string::npos) << arch << ": " << reason;
+    }
+  }
+}
+
 // Any q_len and batch: a launch without queries has nothing to do, and is right.
 TEST_F(Emulate, VerifiesLaunchesWithoutQueries) {
   if (!has_nvrtc()) GTEST_SKIP() << "there is no NVRTC";

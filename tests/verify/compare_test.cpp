@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "verify/numeric.h"
 
@@ -46,6 +47,49 @@ TEST_F(Compare, EqualPasses) {
   EXPECT_LT(result.rel_err, 1e-6);
   EXPECT_LT(result.max_row_err, 1e-6);
   EXPECT_LT(*result.lse_max_abs_err, 1e-5);
+}
+
+// Rows of a sequence whose tables are wrong may hold anything; those of the others may not.
+TEST(CompareStray, RowsOfStraySequencesDoNotCount) {
+  AttentionSpec spec;
+  spec.num_q_heads = 2;
+  spec.qk_depth = 64;
+  spec.return_lse = true;
+  spec.page_size = 16;
+  ProblemRequest request;
+  request.q_lens = {3};
+  request.kv_lens = {9, 40};
+  request.input = InputKind::kStray;
+  const Problem problem = make_problem(spec, request).value();
+  ASSERT_EQ(problem.stray, (std::vector<bool>{false, true}));
+  const Reference reference = compute_reference(problem, 1).value();
+  for (const int wrong : {0, 1}) {
+    Tensor o = make_tensor(Dtype::kF32, problem.o_shape());
+    Tensor lse = make_tensor(Dtype::kF32, problem.lse_shape());
+    for (std::int64_t i = 0; i < o.elements(); ++i)
+      o.as<float>()[i] = static_cast<float>(reference.o[i]);
+    for (std::int64_t i = 0; i < lse.elements(); ++i)
+      lse.as<float>()[i] = static_cast<float>(reference.lse[i]);
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    o.as<float>()[problem.first_q_row(wrong) * 2 * 64] = nan;
+    EXPECT_EQ(compare(problem, reference, o, &lse, 1e-2).passed, wrong == 1);
+    o.as<float>()[problem.first_q_row(wrong) * 2 * 64] =
+        static_cast<float>(reference.o[problem.first_q_row(wrong) * 2 * 64]);
+    lse.as<float>()[problem.lse_index(wrong, 0, 0)] = nan;
+    EXPECT_EQ(compare(problem, reference, o, &lse, 1e-2).passed, wrong == 1);
+  }
+}
+
+// An LSE of 6e7 in f32 has units of 4; one of 10 has none that count.
+TEST_F(Compare, FarLogarithmsMayBeOffByUnitsOfTheirLastPlace) {
+  reference_.lse[0] = 6e7;
+  lse_.as<float>()[0] = 6e7F + 24;
+  EXPECT_TRUE(judge().passed) << judge().reason;
+  lse_.as<float>()[0] = 6e7F + 64;
+  EXPECT_FALSE(judge().passed);
+  reference_.lse[0] = 10;
+  lse_.as<float>()[0] = 10.0102F;
+  EXPECT_FALSE(judge().passed);
 }
 
 TEST_F(Compare, MeasuresAreWhatTheyAreCalled) {

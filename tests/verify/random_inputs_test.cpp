@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "verify/numeric.h"
 #include "verify/reference.h"
@@ -210,6 +213,129 @@ TEST(RandomInputs, SpikesStandOut) {
     EXPECT_GE(spikes, 1);
     EXPECT_LE(spikes, 30);
   }
+}
+
+AttentionSpec scaled_spec(Scales scales) {
+  AttentionSpec spec = spec_of(4, 2, 64);
+  spec.qkv_dtype = Dtype::kE4m3;
+  spec.scales = scales;
+  return spec;
+}
+
+// Real tensors have scales of which the largest element is e4m3's: about 2^-7, and less.
+TEST(RandomInputs, SmallScalesAreThoseOfRealTensors) {
+  for (const Scales scales : {Scales::kTensor, Scales::kHead, Scales::kToken}) {
+    const Problem problem = problem_of(scaled_spec(scales), InputKind::kSmall, 20, 30);
+    for (const char* name : {"q_scale", "k_scale", "v_scale"}) {
+      const Tensor& scale = problem.at(name);
+      float least = 1;
+      for (std::int64_t i = 0; i < scale.elements(); ++i) {
+        ASSERT_GT(scale.as<float>()[i], 0) << name;
+        ASSERT_LE(scale.as<float>()[i], 0x1p-7F) << name;
+        least = std::min(least, scale.as<float>()[i]);
+      }
+      EXPECT_EQ(least == 0x1p-14F, scale.elements() >= 4) << name;
+    }
+    // What is stored is of usual size.
+    double squares = 0;
+    const Tensor& v = problem.at("v");
+    for (std::int64_t i = 0; i < v.elements(); ++i) squares += std::pow(load_float(v, i), 2);
+    EXPECT_GT(std::sqrt(squares / double(v.elements())), 64);
+  }
+}
+
+TEST(RandomInputs, OneScaleInThreeIsZero) {
+  for (const Scales scales : {Scales::kTensor, Scales::kHead, Scales::kToken}) {
+    std::set<std::string> some;  // tensors of which a scale is 0, over three seeds
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      ProblemRequest request;
+      request.q_lens = {5};
+      request.kv_lens = {7};
+      request.input = InputKind::kZero;
+      request.seed = seed;
+      const Problem problem = make_problem(scaled_spec(scales), request).value();
+      for (const char* name : {"q_scale", "k_scale", "v_scale"}) {
+        const Tensor& scale = problem.at(name);
+        const std::int64_t zeros =
+            std::count(scale.as<float>(), scale.as<float>() + scale.elements(), 0.0F);
+        if (zeros > 0) some.insert(name);
+        EXPECT_LT(zeros, std::max<std::int64_t>(scale.elements(), 2)) << name;
+      }
+    }
+    // V's rows have none (docs/spec.md).
+    EXPECT_EQ(some.size(), scales == Scales::kToken ? 2U : 3U);
+    EXPECT_EQ(some.count("v_scale"), scales == Scales::kToken ? 0U : 1U);
+  }
+}
+
+TEST(RandomInputs, FarScoresHaveBothSignsAndSinksLieOnBothSides) {
+  AttentionSpec spec = spec_of(4, 2, 64);
+  spec.sink = true;
+  const Problem problem = problem_of(spec, InputKind::kFar, 4, 30);
+  std::set<bool> signs;
+  bool near = false, further = false;
+  for (int row = 0; row < 4; ++row) {
+    for (int h = 0; h < 4; ++h) {
+      const double some = score(problem, row, h, 7);
+      signs.insert(some > 0);
+      EXPECT_GT(std::fabs(some), 4e3);
+      near = near || std::fabs(some) < 7e3;
+      further = further || std::fabs(some) > 4e7;
+    }
+  }
+  EXPECT_EQ(signs.size(), 2U);
+  EXPECT_TRUE(near && further);
+  const float* sinks = problem.at("sink").as<float>();
+  EXPECT_EQ(*std::max_element(sinks, sinks + 4), 3e38F);
+  EXPECT_EQ(*std::min_element(sinks, sinks + 4), -1e20F);
+}
+
+// Of three sequences the last and the first lie outside; what the second has is right, but for
+// what it does not read.
+TEST(RandomInputs, StrayTablesAreThoseOfTheFirstAndTheLastSequence) {
+  AttentionSpec spec = spec_of(2, 1, 64);
+  spec.page_size = 16;
+  spec.ragged = true;
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    ProblemRequest request;
+    request.q_lens = {3, 4, 5};
+    request.kv_lens = {100, 70, 90};
+    request.input = InputKind::kStray;
+    request.seed = seed;
+    const Problem problem = make_problem(spec, request).value();
+    EXPECT_EQ(problem.stray, (std::vector<bool>{true, false, true}));
+    const auto* table = problem.at("page_table").as<std::int32_t>();
+    const auto outside = [&](std::int32_t page) { return page < 0 || page >= problem.num_pages; };
+    for (const int b : {0, 1, 2}) {
+      const int used = (problem.kv_lens[b] + 15) / 16;
+      int strays = 0;
+      for (int i = 0; i < used; ++i) {
+        if (outside(table[b * problem.max_pages + i])) ++strays;
+      }
+      EXPECT_EQ(strays > 0, b != 1) << b;
+      for (int i = used; i < problem.max_pages; ++i) {
+        EXPECT_TRUE(outside(table[b * problem.max_pages + i])) << b << " " << i;
+      }
+    }
+    const auto* lens = problem.at("kv_lens").as<std::int32_t>();
+    EXPECT_LT(lens[0], 0);
+    EXPECT_EQ(lens[1], 70);
+    EXPECT_GT(lens[2], problem.max_kv_len);
+    const auto* offsets = problem.at("q_offsets").as<std::int32_t>();
+    EXPECT_LT(offsets[0], 0);
+    EXPECT_EQ(offsets[1], 3);
+    EXPECT_EQ(offsets[2], 7);
+    EXPECT_GT(offsets[3], problem.total_q);
+    // The inputs are laid out by what is right.
+    EXPECT_EQ(problem.first_q_row(0), 0);
+    for (int b = 0; b < 3; ++b) {
+      for (int key = 0; key < problem.kv_lens[b]; ++key) {
+        ASSERT_GE(problem.kv_row(b, key), 0);
+        ASSERT_LT(problem.kv_row(b, key), problem.num_pages * 16);
+      }
+    }
+  }
+  EXPECT_TRUE(problem_of(spec_of(2, 1, 64), InputKind::kStray, 3, 30).stray.empty());
 }
 
 TEST(RandomInputs, SameSeedSameBytesOnAnyThreads) {

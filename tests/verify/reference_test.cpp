@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -701,6 +702,55 @@ TEST(Reference, PartitionsDoNotChangeTheResult) {
   const Reference one = compute_reference(make_problem(spec, shapes({3}, {200})).value()).value();
   spec.num_partitions = 7;
   expect_equal(compute_reference(make_problem(spec, shapes({3}, {200})).value()).value(), one);
+}
+
+// LSEs of which no power is a number of float64: the greatest decides.
+TEST(Reference, MergesOfFarLogarithmsAreNumbers) {
+  AttentionSpec spec = small();
+  spec.merge = true;
+  ProblemRequest request = shapes({12}, {});
+  request.input = InputKind::kFar;
+  request.pairs = 3;
+  const Problem problem = make_problem(spec, request).value();
+  const Reference reference = compute_reference(problem).value();
+  const float* lse = problem.at("pairs_lse").as<float>();
+  const auto rows = static_cast<std::int64_t>(reference.lse.size());
+  bool above = false;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const float top = std::max({lse[i], lse[rows + i], lse[2 * rows + i]});
+    above = above || top > 1e29F;
+    const double got = reference.lse[static_cast<std::size_t>(i)];
+    if (std::isinf(top)) {
+      EXPECT_EQ(got, kMinusInfinity);
+    } else {
+      EXPECT_NEAR(got, top, 2 + 1e-6 * std::fabs(top)) << i;
+    }
+  }
+  EXPECT_TRUE(above);
+  for (const double value : reference.o) ASSERT_TRUE(std::isfinite(value));
+}
+
+// What is added from -1e30 on hides, as -inf does (docs/spec.md).
+TEST(Reference, LeastNumbersHide) {
+  AttentionSpec spec = small();
+  spec.mask.kind = MaskSpec::Kind::kMaterialized;
+  spec.mask.dtype = Dtype::kF32;
+  Problem problem = make_problem(spec, shapes({3}, {40})).value();
+  Tensor& mask = problem.tensors.at("mask");
+  std::fill_n(mask.as<float>(), mask.elements(), 0.0F);
+  const std::int64_t columns = mask.shape[3];
+  const auto lse_with = [&](float hidden) {
+    for (std::int64_t i = 0; i < mask.elements(); ++i)
+      if (i % columns > 4) mask.as<float>()[i] = hidden;
+    return compute_reference(problem).value().lse;
+  };
+  const std::vector<double> want = lse_with(-std::numeric_limits<float>::infinity());
+  EXPECT_EQ(lse_with(std::numeric_limits<float>::lowest()), want);
+  EXPECT_EQ(lse_with(-1e30F), want);
+  for (std::int64_t i = 0; i < mask.elements(); ++i) mask.as<float>()[i] = -1e30F;
+  EXPECT_EQ(compute_reference(problem).value().lse[0], kMinusInfinity);
+  for (std::int64_t i = 0; i < mask.elements(); ++i) mask.as<float>()[i] = -1e10F;
+  EXPECT_NEAR(compute_reference(problem).value().lse[0], -1e10, 100);
 }
 
 TEST(Reference, ThreadsDoNotChangeABit) {

@@ -110,8 +110,8 @@ def fields_of(q_len: Optional[int], num_partitions: Optional[int], partition_key
 class _Call:
     """The tensors of a call: q, out [batch, q_len, heads, depth] or ragged, pages of one head."""
 
-    __slots__ = ("q", "cache", "out", "lse", "sink", "table", "lens", "offsets", "topk", "scale",
-                 "latent")
+    __slots__ = ("q", "cache", "out", "lse", "sink", "page_table", "kv_lens", "q_offsets",
+                 "topk_indices", "k_scale", "latent")
 
     def __init__(self, *values: Any) -> None:
         for name, value in zip(self.__slots__, values):
@@ -123,8 +123,9 @@ class _Call:
             tensor = getattr(self, name)
             return tensor is not None and hasattr(tensor, "contiguous") and not fits(tensor)
 
-        return (*(name for name in ("table", "lens", "offsets", "sink") if copies(name, _launch.has_rows)),
-                *(name for name in ("topk", "scale") if copies(name, is_packed)))
+        return (*(name for name in ("page_table", "kv_lens", "q_offsets", "sink")
+                  if copies(name, _launch.has_rows)),
+                *(name for name in ("topk_indices", "k_scale") if copies(name, is_packed)))
 
     def gathered(self, names: Sequence[str], stream: int) -> "_Call":
         """The same with copies of those tensors, made on the stream."""
@@ -136,8 +137,8 @@ class _Call:
     def geometry(self) -> Tuple:
         """All that the checks and the arguments but for pointers hang on."""
         shapes = tuple(None if one is None else (one.shape, one.stride(), one.dtype, one.device)
-                       for one in (self.q, self.cache, self.out, self.table, self.lens,
-                                   self.offsets, self.topk, self.scale, self.sink))
+                       for one in (self.q, self.cache, self.out, self.page_table, self.kv_lens,
+                                   self.q_offsets, self.topk_indices, self.k_scale, self.sink))
         return shapes + (self.lse is None, self.latent)
 
 
@@ -159,11 +160,11 @@ def spec_of(call: _Call, fields: str, arch: str) -> Dict[str, Any]:
         spec["cache_format"] = "dsv32"
     elif of_cache != kind:
         spec["kv_dtype"] = SPEC_DTYPES[of_cache]
-    for field, given in (("ragged", call.offsets), ("sink", call.sink), ("return_lse", call.lse)):
+    for field, given in (("ragged", call.q_offsets), ("sink", call.sink), ("return_lse", call.lse)):
         if given is not None:
             spec[field] = True
-    if call.scale is not None:
-        spec["scales"] = "head" if len(call.scale.shape) == 2 else "tensor"
+    if call.k_scale is not None:
+        spec["scales"] = "head" if len(call.k_scale.shape) == 2 else "tensor"
     spec.update(json.loads("{" + fields + "}"))
     return spec
 
@@ -171,7 +172,7 @@ def spec_of(call: _Call, fields: str, arch: str) -> Dict[str, Any]:
 def check(call: _Call, max_q_len: int) -> None:
     """Refuses tensors that do not fit: the kernels read and write where their arguments say."""
     q, cache, out = call.q, call.cache, call.out
-    ragged = call.offsets is not None
+    ragged = call.q_offsets is not None
     if len(q.shape) != (3 if ragged else 4) or len(cache.shape) != 4 or cache.shape[2] != 1:
         allowed = "[total_q, heads, depth]" if ragged else "[batch, q_len, heads, depth]"
         raise refused(f"q {tuple(q.shape)} and cache {tuple(cache.shape)} do not fit: "
@@ -187,31 +188,34 @@ def check(call: _Call, max_q_len: int) -> None:
                       "expanded: it cannot be written", "out", "give memory of its own")
     if not ragged and max_q_len > q.shape[1]:
         raise refused(f"max_q_len is {max_q_len}, and there are {q.shape[1]} rows", "max_q_len")
-    batch = call.offsets.shape[0] - 1 if ragged else q.shape[0]
-    listed = call.topk is not None
-    for name, tensor, shape in (("page_table", call.table, (batch, 1)),
-                                ("kv_lens", call.lens, (batch,))):
+    batch = call.q_offsets.shape[0] - 1 if ragged else q.shape[0]
+    listed = call.topk_indices is not None
+    for name, tensor, shape in (("page_table", call.page_table, (batch, 1)),
+                                ("kv_lens", call.kv_lens, (batch,))):
         if (tensor is None) != listed:
             raise InvalidError("is given beside topk_indices, which name the keys" if listed
                                else "is missing: only topk_indices stand for it", field=name)
         _launch._check_vector(name, tensor, "int32", shape)
-    _launch._check_vector("q_offsets", call.offsets, "int32", (batch + 1,))
+    _launch._check_vector("q_offsets", call.q_offsets, "int32", (batch + 1,))
     _launch._check_vector("sink", call.sink, "float32", (q.shape[-2],))
     if listed:
         rows = q.shape[0] if ragged else q.shape[0] * q.shape[1]
-        topk = call.topk
+        topk = call.topk_indices
         if (dtype_name(topk.dtype) != "int32" or len(topk.shape) != 2 or topk.shape[0] < rows
                 or tuple(topk.stride()) != (topk.shape[1], 1)):
-            raise refused(f"topk_indices {tuple(topk.shape)} must be packed int32 [{rows}, n]",
+            raise refused(f"topk_indices {tuple(topk.shape)} of {dtype_name(topk.dtype)} must be packed "
+                          f"int32 [{rows}, n]",
                           "topk_indices")
-    if (call.scale is not None) and dtype_name(cache.dtype) != "float8_e4m3fn":
+    if (call.k_scale is not None) and dtype_name(cache.dtype) != "float8_e4m3fn":
         raise refused("k_scale is of a cache of float8_e4m3fn", "k_scale")
-    if call.scale is not None:
-        shape = tuple(call.scale.shape)
-        if (dtype_name(call.scale.dtype) != "float32" or shape not in ((), (1,), (batch, 1))
-                or not is_packed(call.scale)):
-            raise refused(f"k_scale {shape} must be packed float32 (1,) or ({batch}, 1)", "k_scale")
-    for name in ("cache", "out", "lse", "sink", "table", "lens", "offsets", "topk", "scale"):
+    if call.k_scale is not None:
+        shape = tuple(call.k_scale.shape)
+        if (dtype_name(call.k_scale.dtype) != "float32" or shape not in ((), (1,), (batch, 1))
+                or not is_packed(call.k_scale)):
+            raise refused(f"k_scale {shape} of {dtype_name(call.k_scale.dtype)} must be packed float32 "
+                          f"(1,) or ({batch}, 1)", "k_scale")
+    for name in ("cache", "out", "lse", "sink", "page_table", "kv_lens", "q_offsets",
+                 "topk_indices", "k_scale"):
         tensor = getattr(call, name)
         if tensor is not None and tensor.device != q.device:
             raise wrong_type(f"{name} lies on {tensor.device}, q on {q.device}", name)
@@ -237,9 +241,9 @@ class _Launcher(_launch.Launcher):
         else:
             call = call.gathered(self.scattered, args.stream or 0)
         for name, tensor in (("q", call.q), ("k", call.cache), ("v", call.cache), ("o", call.out),
-                             ("lse", call.lse), ("sink", call.sink), ("page_table", call.table),
-                             ("kv_lens", call.lens), ("q_offsets", call.offsets),
-                             ("topk_indices", call.topk), ("k_scale", call.scale)):
+                             ("lse", call.lse), ("sink", call.sink), ("page_table", call.page_table),
+                             ("kv_lens", call.kv_lens), ("q_offsets", call.q_offsets),
+                             ("topk_indices", call.topk_indices), ("k_scale", call.k_scale)):
             setattr(args, name, 0 if tensor is None else tensor.data_ptr())
         if self._declared:
             self.check_params(params, numbers, call.q.device)
@@ -255,12 +259,12 @@ class _Launcher(_launch.Launcher):
 
     def _reshape(self, call: _Call, q_len: int, kv_len: int, scale: float) -> None:
         args, q, cache = self.args, call.q, call.cache
-        ragged = call.offsets is not None
-        args.batch = call.offsets.shape[0] - 1 if ragged else q.shape[0]
+        ragged = call.q_offsets is not None
+        args.batch = call.q_offsets.shape[0] - 1 if ragged else q.shape[0]
         args.q_len, args.kv_len, args.scale = q_len, kv_len, scale
         args.total_q = min(q.shape[0], args.batch * q_len) if ragged else 0
         args.num_pages = cache.shape[0]
-        args.max_pages = 0 if call.table is None else _launch._row_stride(call.table)
+        args.max_pages = 0 if call.page_table is None else _launch._row_stride(call.page_table)
         for strides, tensor in ((args.q_strides, q), (args.k_strides, cache),
                                 (args.v_strides, cache), (args.o_strides, call.out)):
             strides.batch, strides.row, strides.head = _launch._strides(tensor)
@@ -279,8 +283,8 @@ def _find(call: _Call, fields: str, number: int, stream: int, q_len: int,
     q, cache = call.q, call.cache
     key = ("mla", fields, number, stream, q.device.index, q.dtype, cache.dtype, call.out.dtype,
            q.shape[-2:], cache.shape[1], cache.shape[-1], call.latent, call.lse is None,
-           call.sink is None, call.offsets is None,
-           None if call.scale is None else len(call.scale.shape) == 2)
+           call.sink is None, call.q_offsets is None,
+           None if call.k_scale is None else len(call.k_scale.shape) == 2)
     found = _launch._local.launchers.get(key)
     if found is not None:
         return found  # type: ignore[return-value]

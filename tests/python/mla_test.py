@@ -11,6 +11,7 @@ os.environ["ATTNJIT_FAKE_KERNEL"] = "*"  # those that each image has
 
 import attnjit  # noqa: E402
 from attnjit import InvalidError, _mla  # noqa: E402
+from attnjit._tensors import Device  # noqa: E402
 from fake_gpu import Gpu, Tensor, fails, have_nvrtc  # noqa: E402
 
 PAGES, PAGE, HEADS, BATCH = 9, 64, 16, 3
@@ -81,6 +82,20 @@ def refusals(service):
     fails(lambda: call(service, topk=64, topk_indices=vector(LISTS, BATCH - 1, 64)), ValueError,
           "topk_indices")
     fails(lambda: call(service, cache=Tensor(CACHE, (PAGES, PAGE, 2, 576))), ValueError, "cache")
+    # Each tensor by the name that the caller gave it.
+    others = {"kind": "float8_e4m3fn"}
+    for name, shape, dtype, more in (
+            ("cache", (PAGES, PAGE, 576), "bfloat16", {}), ("out", (BATCH, HEADS, 512), "bfloat16", {}),
+            ("page_table", (BATCH, 4), "int32", {}), ("kv_lens", (BATCH,), "int32", {}),
+            ("q_offsets", (BATCH + 1,), "int32", {"ragged": True}),
+            ("sink", (HEADS,), "float32", {}), ("k_scale", (1,), "float32", others),
+            ("topk_indices", (BATCH, 64), "int32", {"topk": 64})):
+        elsewhere = Tensor(CACHE, shape, dtype, device=Device(2, 1))
+        error = fails(lambda: call(service, **{**more, name: elsewhere}), TypeError, name, "cuda:1")
+        assert error.field == name
+    for name, shape, more in (("k_scale", (1,), others), ("topk_indices", (BATCH, 64), {"topk": 64})):
+        wrong = Tensor(CACHE, shape, "float64")
+        fails(lambda: call(service, **{**more, name: wrong}), ValueError, name, "float64")
 
 
 def main():

@@ -105,7 +105,8 @@ def speeds(verdict, name, found, rows, ratios):
                     if judged and not few else None)
         if judged and not few:
             ratios.setdefault("MLA" if "deepseek" in name else "GQA", []).extend([output, tpot])
-        rows.append([found["ATTNJIT"]["model"], found["ATTNJIT"]["cache"], load,
+        rows.append([f"{found['ATTNJIT']['model']}, {found['ATTNJIT']['layers']} layers",
+                     found["ATTNJIT"]["cache"], load,
                      [round(a["output_per_s"]), round(output, 3)],
                      [round(a["tpot_ms"], 2), round(tpot, 3)],
                      [round(a["ttft_ms"], 1), round(1 / ttft, 3)]])
@@ -203,7 +204,8 @@ def main():
         given.record.write_text(json.dumps({
             "machine": f"One {engine['gpu']}, vLLM {engine.get('vllm', '0.33')}, torch {engine['torch']}",
             "date": about["date"], "peers": "vLLM's default backend: tokens/s over its own, and its "
-            "times over attnjit's, in brackets", "command": "tests/gpu/server/run.py",
+            "times over attnjit's, in brackets",
+            "command": f"tests/gpu/server/run.py --mode {about['mode']}",
             "columns": COLUMNS, "rows": rows}, indent=1) + "\n", encoding="utf-8")
     print(f"{verdict.count - len(verdict.failed)} of {verdict.count} bars are held")
     return 1 if verdict.failed else 0

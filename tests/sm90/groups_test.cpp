@@ -95,7 +95,6 @@ TEST_F(Sm90Groups, WhatHangsOnTheHead) {
     spec.scales = scales;
     trials.push_back({spec, batches});
   }
-  trials.push_back({groups_spec(3, 64, 0, mask_of(Kind::kMaterialized)), batches});
   for (const Trial& trial : some_of(trials, 3)) expect_packed(trial.spec, trial.batches);
 }
 
@@ -106,6 +105,7 @@ TEST_F(Sm90Groups, ThatAreNotPacked) {
   };
   EXPECT_FALSE(packs(base_spec(Arch::kSm90a, 10, 5, 128)));
   EXPECT_FALSE(packs(groups_spec(65, 128, 16)));
+  EXPECT_FALSE(packs(groups_spec(3, 64, 0, mask_of(Kind::kMaterialized))));
   AttentionSpec slopes = groups_spec(5, 192, 16);
   EXPECT_TRUE(packs(slopes));
   slopes.score_mod.kind = ScoreModSpec::Kind::kAlibi;

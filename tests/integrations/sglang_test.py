@@ -15,6 +15,7 @@ import sys
 import tempfile
 import types
 
+import msgspec
 import torch
 
 import attnjit
@@ -109,8 +110,24 @@ def registration():
     ServerArgs.add_cli_args(parser)
     arguments = parser.parse_args(["--model-path", "x", "--attention-backend", "attnjit"])
     assert arguments.attention_backend == "attnjit"
+    for name in ("attention_backend", "decode_attention_backend"):
+        made = arguments_of(ServerArgs)
+        force(made, name, "attnjit")
+        seen = []
+        integration.as_one_of_its_own(lambda given: seen.append(getattr(given, name)), made)
+        assert seen == ["triton"] and getattr(made, name) == "attnjit", (seen, name)
     backend = attention_registry.ATTENTION_BACKENDS["attnjit"](runner_of(16, [layer_of()]))
     assert isinstance(backend, sglang_backend.AttnjitAttnBackend)
+
+
+def arguments_of(kind):
+    """Arguments that nothing has looked at."""
+    return kind(model_path="x") if issubclass(kind, msgspec.Struct) else object.__new__(kind)
+
+
+def force(made, name, value):
+    base = msgspec.Struct if isinstance(made, msgspec.Struct) else object
+    base.__setattr__(made, name, value)
 
 
 def refusals():

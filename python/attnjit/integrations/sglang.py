@@ -61,14 +61,18 @@ def as_one_of_its_own(original: Callable[..., Any], arguments: Any, *more: Any) 
     """A hook around SGLang's checks of models, some of which list the backends that may serve one
     (gpt-oss, Llama 4, Gemma 4, Exaone 4). There this backend goes by the name of one that serves
     all of them; create() says what it does not serve."""
+    import msgspec
+
+    # NOTE: newer versions seal their arguments, which are a msgspec.Struct.
+    write = msgspec.Struct if isinstance(arguments, msgspec.Struct) else object
     named = [field for field in _FIELDS if getattr(arguments, field, None) == NAME]
     for field in named:
-        object.__setattr__(arguments, field, _SERVES_ALL)
+        write.__setattr__(arguments, field, _SERVES_ALL)
     try:
         return original(arguments, *more)
     finally:
         for field in named:
-            object.__setattr__(arguments, field, NAME)
+            write.__setattr__(arguments, field, NAME)
 
 
 def create(runner: Any, page_size: Optional[int] = None) -> Any:

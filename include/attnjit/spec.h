@@ -153,7 +153,10 @@ struct AttentionSpec {
   /// o and lse hold a partial attention over other keys before the launch; afterwards they hold the
   /// merge of that and of this one.
   bool accumulate = false;
-  int num_partitions = 1;  ///< split of kv_len; 0: chosen at launch
+  /// Parts that kv_len is split into; 0: chosen at launch, in a ragged batch by the device. By
+  /// default that is chosen in a ragged batch, and there is one part elsewhere.
+  static constexpr int kDefaultPartitions = -1;
+  int num_partitions = kDefaultPartitions;
   /// n: each partition holds n keys, the first those from 0 on; 0: num_partitions says how many
   int partition_keys = 0;
   /// n: each row of Q sees the n keys that its list in topk_indices names, and no others; 0: all

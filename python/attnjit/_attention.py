@@ -114,7 +114,8 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
         mask = with_blocks(block_mask, mask, bias)
     elif bias is not None:
         mask = with_bias(mask, bias)
-    done = _call(q, k, v, out, layout, mask, score_mod, "", scale, sink, lse, None, kv_lens,
+    more = "" if q_offsets is None else _parts_of_ragged(q)
+    done = _call(q, k, v, out, layout, mask, score_mod, more, scale, sink, lse, None, kv_lens,
                  q_offsets, kv_offsets, (q_scale, k_scale, v_scale, output_scale),
                  q_shape[rows] if max_q_len is None else _bound("max_q_len", max_q_len),
                  k_shape[rows] if max_kv_len is None else _bound("max_kv_len", max_kv_len), service, stream, fallback,
@@ -145,7 +146,7 @@ def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens
         kv_lens: i32 [batch]: the keys of each sequence, this call's among them.
         max_q_len, max_kv_len: bounds; None: the rows of q, and what page_table can hold.
         num_partitions: parts that the keys are split into; None: as many as fill the GPU for
-            decodes, one otherwise.
+            decodes and with q_offsets, one otherwise.
         partition_keys: n: parts of n keys, so that a row's bits do not depend on the batch.
     """
     if stream is not None:
@@ -176,12 +177,19 @@ def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens
     elif num_partitions is not None or decode:
         parts = 0 if num_partitions is None else integer("num_partitions", num_partitions, c_int32)
         more += f',"num_partitions":{parts}'
+    elif q_offsets is not None:
+        more += _parts_of_ragged(q)
     done = _call(q, k, v, out, layout, mask, score_mod, more, scale, sink, lse, table, kv_lens,
                  q_offsets, None, (q_scale, k_scale, v_scale, output_scale), q_bound, kv_bound,
                  service, stream, fallback, meanwhile)
     if done is None:
         return meanwhile()  # type: ignore[misc]
     return done[0] if done[1] is None else done
+
+
+def _parts_of_ragged(q: Any) -> str:
+    """What a spec says of them: they need memory, for which only torch is asked."""
+    return "" if _launch.is_torch(q) else ',"num_partitions":1'
 
 
 def _bound(name: str, given: Any) -> Any:

@@ -120,6 +120,12 @@ class Tensors(NamedTuple):
         return "head" if of_heads else "token"
 
 
+#: Workspaces by device and stream, whose launches follow one another; their claims are zero again
+#: after each. Larger ones are asked for with each launch.
+_kept: Dict[Tuple[Any, int], Any] = {}
+_KEPT_BYTES = 64 << 20
+
+
 class Launcher:
     """The launches of one kernel on one stream, from one thread."""
 
@@ -130,7 +136,6 @@ class Launcher:
         self._kernel, self._spec, self._state = kernel, spec, service.launch_state()
         self._declared = declared
         self._needed = self._zero_bytes = 0  # of the workspace, and of them those to be zero
-        self._claims: Any = None  # one that is zero again after each launch
         self.geometry: Optional[Tuple] = None  #: of the last launch: what `args` was filled for
         self.scattered: Tuple[str, ...] = ()  #: of the last launch: the tensors that are copied
         self.scattered_params = False  #: the same: whether its arrays are
@@ -179,7 +184,7 @@ class Launcher:
 
     def may_launch(self, q: Any) -> bool:
         """Whether there is somebody to ask for the memory that it needs beside its tensors."""
-        return not self._needed or _is_torch(q)
+        return not self._needed or is_torch(q)
 
     def launch(self, tensors: Sequence[Any], params: Sequence[Any],
                numbers: Sequence[int]) -> None:
@@ -232,7 +237,7 @@ class Launcher:
                 raise wrong_type(f"{name} lies on another device ({array.device}) than q ({device})",
                                  "params", "make it on q's device")
             if not is_packed(array):
-                if not _is_torch(array):
+                if not is_torch(array):
                     raise refused(f"{name} {tuple(array.shape)} with strides "
                                   f"{tuple(array.stride())} must be contiguous", "params",
                                   "give a copy without gaps")
@@ -255,7 +260,7 @@ class Launcher:
     def _workspace(self, q: Any) -> Any:
         """Device memory for claims, partial results and maps. A graph that captures the launch
         keeps it."""
-        if not _is_torch(q):
+        if not is_torch(q):
             if self._needed <= CLAIMS_BYTES:
                 return None  # no claims: the work is dealt before the launch begins
             raise UnsupportedError(f"the launch needs {self._needed} bytes beside its tensors, "
@@ -264,16 +269,18 @@ class Launcher:
                                    hint="parts of the keys need it (num_partitions=1 has "
                                         "none), and masks over arrays; or use attnjit.Service")
         torch = sys.modules["torch"]
-        only_claims = self._needed <= CLAIMS_BYTES
         # NOTE: not in a graph, which may run beside another one of the same stream.
-        keeps = only_claims and not (q.is_cuda and torch.cuda.is_current_stream_capturing())
-        memory = self._claims if keeps else None
-        if memory is None:
+        keeps = self._needed <= _KEPT_BYTES and not (
+            q.is_cuda and torch.cuda.is_current_stream_capturing())
+        key = q.device, self.args.stream
+        memory = _kept.get(key) if keeps else None
+        if memory is None or memory.numel() < self._needed:
             memory = torch.empty(self._needed, dtype=torch.uint8, device=q.device)
-            if self._zero_bytes:
-                memory[:self._zero_bytes].zero_()
+            zero_bytes = CLAIMS_BYTES if keeps else self._zero_bytes
+            if zero_bytes:
+                memory[:zero_bytes].zero_()
             if keeps:
-                self._claims = memory
+                _kept[key] = memory
         self.args.workspace, self.args.workspace_bytes = memory.data_ptr(), self._needed
         return memory
 
@@ -293,7 +300,7 @@ class _Waiting:
         return found
 
 
-def _is_torch(tensor: Any) -> bool:
+def is_torch(tensor: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(tensor, torch.Tensor)
 

@@ -73,6 +73,7 @@ constexpr KernelFamily kSm90{
     &plan_sm90,
     &sm90_partitions,
     true,
+    true,
     nullptr,
     &plan_sm90_launch,
     [](const KernelPlan& plan) { return sm90_knobs(*plan.sm90); },
@@ -81,12 +82,13 @@ constexpr KernelFamily kSm90{
     },
 };
 constexpr KernelFamily kSm90Mla{
-    &plan_sm90_mla,        &sm90_mla_partitions, false,       nullptr,
-    &plan_sm90_mla_launch, &sm90_mla_knobs,      kSm90.print,
+    &plan_sm90_mla, &sm90_mla_partitions,  false,           false,
+    nullptr,        &plan_sm90_mla_launch, &sm90_mla_knobs, kSm90.print,
 };
 constexpr KernelFamily kSm100{
     &plan_sm100,
     &only<&sm100_partitions>,
+    false,
     true,
     &sm100_rows_per_list,
     &plan_sm100_launch,
@@ -99,6 +101,7 @@ constexpr KernelFamily kSm100Mla{
     &plan_sm100_mla,
     &sm100_mla_partitions,
     false,
+    false,
     nullptr,
     &plan_sm100_mla_launch,
     &sm100_mla_knobs,
@@ -110,6 +113,7 @@ constexpr KernelFamily kSm100Mla{
 constexpr KernelFamily kMerge{
     [](const TuningValues*, KernelPlan& plan) { return plan_merge(plan); },
     nullptr,
+    false,
     false,
     nullptr,
     &plan_merge_launch,

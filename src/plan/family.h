@@ -24,6 +24,10 @@ struct KernelFamily {
   /// split them.
   PartitionChoice (*partitions)(const KernelPlan& plan, const LaunchShapes& shapes,
                                 const DeviceShape& device);
+  /// Whether launches that choose by themselves cut the long tiles of a ragged batch. Others leave
+  /// all whole: a launch knows the longest sequence alone, and parts of all cost more than they
+  /// gain.
+  bool cuts_ragged;
   /// Whether its main kernel can walk a map of the mask.
   bool maps;
   /// Rows of a map's blocks that a work tile has in a launch; null: its main kernel reads the map

@@ -53,7 +53,7 @@ class Validator {
   // --- fields, by the type of their member -----------------------------------------------------
 
   void check_int(const SpecField& field, int value) {
-    if (field.zero_is_unset && value == 0) return;
+    if (value == field.unset) return;
     const bool good = field.values.empty() ? value >= field.min && value <= field.max
                                            : std::find(field.values.begin(), field.values.end(),
                                                        value) != field.values.end();
@@ -85,12 +85,16 @@ class Validator {
   template <class Member>
   void check(const SpecField&, Member, const PlanOptions&) {}  // every value is good, or see below
 
+  /// Whether the spec says that there are parts, or may be.
+  bool splits_keys() const {
+    return spec_.num_partitions != AttentionSpec::kDefaultPartitions && spec_.num_partitions != 1;
+  }
   bool asks_for_more_than_a_merge() const {
     return spec_.mla != Mla::kNone || spec_.page_size != 0 || spec_.ragged_kv ||
            spec_.kv_lens_exclude_new || spec_.sink || spec_.scales != Scales::kNone ||
-           spec_.type_of_kv() != spec_.qkv_dtype || spec_.num_partitions != 1 ||
-           spec_.partition_keys != 0 || spec_.topk != 0 ||
-           spec_.cache_format != CacheFormat::kPlain || spec_.mask.kind != MaskSpec::Kind::kNull ||
+           spec_.type_of_kv() != spec_.qkv_dtype || splits_keys() || spec_.partition_keys != 0 ||
+           spec_.topk != 0 || spec_.cache_format != CacheFormat::kPlain ||
+           spec_.mask.kind != MaskSpec::Kind::kNull ||
            spec_.score_mod.kind != ScoreModSpec::Kind::kIdentity;
   }
 
@@ -181,7 +185,7 @@ class Validator {
       problem("kv_lens_exclude_new",
               "is true; allowed with kv_lens: with page_size or ragged, without ragged_kv");
     }
-    if (spec_.partition_keys > 0 && spec_.num_partitions != 1) {
+    if (spec_.partition_keys > 0 && splits_keys()) {
       problem("num_partitions", spec::partitions_beside_keys(spec_.num_partitions));
     }
     if (spec_.mla != Mla::kNone && spec_.qk_depth >= 1 && spec_.qk_depth <= kRopeDepth) {
@@ -363,6 +367,9 @@ AttentionSpec resolve(const AttentionSpec& attention) {
   // NOTE: specs that say the same have one canonical form, and one key.
   if (resolved.kv_dtype == resolved.qkv_dtype) resolved.kv_dtype.reset();
   if (!resolved.sink) resolved.lse_includes_sink = true;
+  if (resolved.num_partitions == AttentionSpec::kDefaultPartitions) {
+    resolved.num_partitions = spec::default_partitions(resolved);
+  }
   // NOTE: spec_to_json() writes what a kind holds, and a Service knows a spec by that text.
   if (spec::row_of(resolved.score_mod).holds != spec::Holds::kSlopes) {
     resolved.score_mod.slopes = false;

@@ -56,7 +56,7 @@ const std::array kFields{
               .help = "elements per row of V and O (default: qk_depth; mla: less the rope's 64)",
               .min = 1,
               .max = kMaxDepth,
-              .zero_is_unset = true},
+              .unset = 0},
     SpecField{.name = "qkv_dtype",
               .member = &A::qkv_dtype,
               .help = "element type of Q, K and V",
@@ -121,9 +121,12 @@ const std::array kFields{
               .help = "merge into the o and lse that the call is given"},
     SpecField{.name = "num_partitions",
               .member = &A::num_partitions,
-              .help = "parts that kv_len is split into; 0: chosen at launch",
+              .help =
+                  "parts that kv_len is split into; 0: chosen at launch (default: 0 in a ragged "
+                  "batch, otherwise 1)",
               .min = 0,
-              .max = 65535},
+              .max = 65535,
+              .unset = A::kDefaultPartitions},
     SpecField{.name = "partition_keys",
               .member = &A::partition_keys,
               .help = "keys of each partition, whatever else is in the batch; 0: not fixed",
@@ -220,6 +223,12 @@ const SpecField* find_field(std::string_view name) {
 }
 
 std::string allowed(const SpecField& field) { return std::visit(AllowedText{field}, field.member); }
+
+int default_partitions(const AttentionSpec& spec) {
+  const bool chosen = spec.ragged && !spec.merge && !spec.accumulate && spec.partition_keys == 0 &&
+                      spec.mla != Mla::kDecode;
+  return chosen ? 0 : 1;
+}
 
 std::string partitions_beside_keys(int num_partitions) {
   return fmt::format("is {}; allowed with partition_keys: no num_partitions of its own",

@@ -59,7 +59,8 @@ struct SpecField {
   int max = INT_MAX;
   std::span<const int> values = {};    ///< integers: nothing but these, if not empty
   std::span<const Dtype> dtypes = {};  ///< element types: nothing but these
-  bool zero_is_unset = false;  ///< 0 in the struct says "left out"; JSON leaves the field out
+  /// What in the struct says "left out"; JSON leaves the field out.
+  std::optional<int> unset = {};
 };
 
 std::span<const SpecField> spec_fields();
@@ -67,6 +68,9 @@ const SpecField* find_field(std::string_view name);
 
 /// What a field takes, for messages and --help: "an integer, 1 to 16384", "bf16, fp16, e4m3".
 std::string allowed(const SpecField& field);
+
+/// The num_partitions of a spec that says nothing of them.
+int default_partitions(const AttentionSpec& spec);
 
 /// What is wrong with num_partitions where partition_keys is given as well.
 std::string partitions_beside_keys(int num_partitions);

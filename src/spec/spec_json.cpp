@@ -91,7 +91,10 @@ struct FieldWriter {
   }
 
   void operator()(int AttentionSpec::*member) const {
-    if (!is_default(member)) put(attention.*member);
+    // NOTE: specs that say the same have one canonical form.
+    const bool by_default = member == &AttentionSpec::num_partitions &&
+                            attention.num_partitions == spec::default_partitions(attention);
+    if (!by_default && !is_default(member)) put(attention.*member);
   }
   void operator()(bool AttentionSpec::*member) const {
     if (!is_default(member)) put(attention.*member);

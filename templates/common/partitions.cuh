@@ -3,6 +3,7 @@
 // is written. A merge follows (partials/merge.cuh).
 #pragma once
 
+#include "common/cut_table.cuh"
 #include "common/integers.cuh"
 #include "common/mask.cuh"
 #include "common/run_marks.cuh"
@@ -98,6 +99,7 @@ ATTNJIT_DEVICE bool is_merged(const Arguments& arguments) {
 /// The same of one work tile.
 template <class Config, class Work, class Arguments>
 ATTNJIT_DEVICE bool is_merged(const Work& work, const Arguments& arguments) {
+  if constexpr (cuts_tiles<Config>()) return work.partition != kWhole;
   if constexpr (deals_runs<Config>()) {
     if (work.partition == kWhole) return false;
   }

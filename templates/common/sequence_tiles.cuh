@@ -15,6 +15,8 @@ struct SequenceTiling {
   static constexpr bool kPairTiles = Config::kPairTiles;
   static constexpr bool kPartsOutside = false;
   static constexpr bool kFindsLate = false;
+  /// Of a tile, at least; where tiles are cut.
+  static constexpr int kTilePositions = ceil_div(Config::kTileM, kPackedHeads<Config>);
   template <class Arguments>
   ATTNJIT_DEVICE static int heads(const Arguments& arguments) {
     return packs_of<Config>(arguments.num_q_heads);
@@ -61,7 +63,7 @@ struct SequenceTileList : SequenceList<Config, Mask, Tiling, Arguments, Params> 
 
   ATTNJIT_DEVICE WorkTile tile() const {
     WorkTile work = tile_of_sequence<Config, Mask>(Base::tile(), *this, this->params);
-    if constexpr (Config::kSplit) work = part_of<Config>(work, this->arguments);
+    if constexpr (Config::kSplit && !Base::kCuts) work = part_of<Config>(work, this->arguments);
     return work;
   }
 };

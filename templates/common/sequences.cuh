@@ -3,10 +3,12 @@
 #pragma once
 
 #include "common/claims.cuh"
+#include "common/cuts.cuh"
 #include "common/list_place.cuh"
 #include "common/near_heads.cuh"
 #include "common/partitions.cuh"
 #include "common/sequence_lengths.cuh"
+#include "common/tile_kinds.cuh"
 
 namespace attnjit {
 
@@ -55,6 +57,9 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
 
   static constexpr bool kClaims = requires(const Arguments& launch) { launch.claims; };
   static_assert(!kClaims || Config::kCluster == 1, "a CTA claims for itself alone");
+  /// Whether some sequences' tiles may be cut, which are then none of the list.
+  static constexpr bool kCuts = cuts_tiles<Config>();
+  static_assert(!kCuts || (kClaims && !Tiling::kFindsLate));
 
   const Params& params;
   int lane;
@@ -63,6 +68,7 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   int sum = 0;    ///< tiles of the sequences at hand up to the lane's
   int index;      ///< of the tile that the list is at; negative: of none
   Claims claims = {};  ///< where kClaims
+  CutWords cuts = {};  ///< where kCuts
   // NOTE: unsigned, as the grid is: half of a signed number takes more instructions.
   bool backward =
       Config::kRagged && blockIdx.x / Config::kCluster >= gridDim.x / Config::kCluster / 2;
@@ -74,6 +80,14 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
       if (backward) begin = ~begin;
       return;
     }
+    begin_walk();
+  }
+  /// Without a first tile: begin_walk() finds it.
+  ATTNJIT_DEVICE SequenceList(const Arguments& launch, const Params& user, int lane_of_warp,
+                              CutWords words)
+      : Base{launch}, params(user), lane(lane_of_warp), index(-1), cuts(words) {}
+
+  ATTNJIT_DEVICE void begin_walk() {
     count_tiles();
     if (claiming()) {
       if constexpr (kClaims) begin_claims();
@@ -141,7 +155,9 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     work.kv_begin = this->key_begin(work.batch);
     work.lengths.kv = this->keys(work.batch, work.lengths.q);
     int tile = place - before;  // of the sequence's
-    if constexpr (Config::kSplit) {
+    if constexpr (kCuts) {
+      work.partition = kWhole;
+    } else if constexpr (Config::kSplit) {
       const PartRange parts = parts_of<Config, Mask>(work.lengths, arguments, params);
       const int of_part = Tiling::tiles(work.lengths.q, arguments) * Tiling::heads(arguments);
       const int inner = Tiling::kPartsOutside ? of_part : parts.count();
@@ -165,11 +181,32 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
  private:
   ATTNJIT_DEVICE static int step() { return workers<Config>(); }
 
+  /// The CTAs that claim from the list's begin on: those without runs of cut tiles. And which of
+  /// them this one is; negative: it has a run before.
+  ATTNJIT_DEVICE int claimants() const {
+    if constexpr (kCuts) return step() - cuts.runs();
+    return step();
+  }
+  ATTNJIT_DEVICE int claimant() const {
+    if constexpr (kCuts) return worker<Config>() - cuts.runs();
+    return worker<Config>();
+  }
+  /// The rows of a sequence, and its keys where it has any, that are the list's.
+  ATTNJIT_DEVICE Lengths listed(int sequence, int longest) const {
+    const int rows = this->rows(sequence);
+    Lengths lengths{rows, rows > 0 ? this->keys(sequence, rows) : 0};
+    if constexpr (kCuts) {
+      if (is_cut<Config, Mask, Tiling>(lengths, longest, params)) lengths.q = 0;
+    }
+    return lengths;
+  }
+  ATTNJIT_DEVICE int longest() const {
+    if constexpr (kCuts) return cuts.longest();
+    return 0;
+  }
+
   /// Keys for each row from which on a sequence has few rows.
   static constexpr i64 kFewRows = 4;
-  /// Where tiles are claimed: the time of one that computes, in that of one whose rows are few and
-  /// wait for their keys. Measured of both in one launch, on an H200 at depth 128.
-  static constexpr float kFullTime = 1.5f;
 
   /// The head and rank of a sequence's tile, of `tiles` of each head, sorted by rank.
   ATTNJIT_DEVICE void place_by_rank(SequenceTile& work, int tile, int tiles) const {
@@ -189,7 +226,7 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   }
   ATTNJIT_DEVICE void claim() {
     if constexpr (kClaims) {
-      index = claims.next(arguments.claims, lane, worker<Config>(), step());
+      index = claims.next(arguments.claims, lane, claimant(), claimants());
     }
   }
 
@@ -197,14 +234,15 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   /// and the other has not, CTAs begin at both; otherwise all begin at the end whose tiles are
   /// longer.
   ATTNJIT_DEVICE void begin_claims() {
+    const int longest = this->longest(), ctas = claimants();
     const int longer = ctas_of_longer();  // negative: those of the sequences with few rows
     int front_time = -1, back_time = 0;   // of a tile, in keys
     bool front_few = false, back_few = false;
     while (true) {
       const int sequence = first + lane;
-      const int rows = sequence < arguments.batch ? this->rows(sequence) : 0;
+      const Lengths own = sequence < arguments.batch ? listed(sequence, longest) : Lengths{0, 0};
+      const int rows = own.q, time = rows > 0 ? own.kv : 0;
       const bool few = Tiling::few_rows(rows);
-      const int time = rows > 0 ? this->keys(sequence, rows) : 0;
       const u32 some = __ballot_sync(kAll, rows > 0);
       const u32 few_some = __ballot_sync(kAll, rows > 0 && few);
       if (some != 0) {
@@ -219,59 +257,33 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
       if (first + 32 >= arguments.batch) break;
       next();
     }
-    int back = back_time > front_time ? step() : 0;
-    if (front_few != back_few) back = (longer < 0) == back_few ? abs(longer) : step() - abs(longer);
-    claims = Claims::of(begin + at_hand(), step() - back, lane);
-    index = claims.first(index);
-    if (worker<Config>() >= claims.front()) return;
+    int back = back_time > front_time ? ctas : 0;
+    if (front_few != back_few) back = (longer < 0) == back_few ? abs(longer) : ctas - abs(longer);
+    claims = Claims::of(begin + at_hand(), ctas - back, lane);
+    const int own = claimant();
+    if (kCuts && own < 0) {
+      claim();
+    } else {
+      index = claims.first(own);
+    }
+    if (own >= claims.front()) return;
     first = 0;
     begin = 0;
     count_tiles();
   }
 
-  /// The CTAs that the longer tiles, of few rows or of many, take of the launch's: their share of
-  /// its time, but as many as end together. A few of a round of their own would be what the other
-  /// CTAs wait for. Negative where the tiles of few rows are the longer ones.
+  /// TileKinds::ctas_of_longer() of the list's tiles.
   ATTNJIT_DEVICE int ctas_of_longer() const {
-    // Tiles, and the time that they take: in keys of a tile whose rows are few.
-    float few_tiles = 0, few_time = 0, full_tiles = 0, full_time = 0;
+    if constexpr (kCuts) return cuts.longer();
+    TileKinds<Tiling> kinds;
 #pragma unroll 1
     for (int sequence = lane; sequence < arguments.batch; sequence += 32) {
       const int rows = this->rows(sequence);
       if (rows == 0) continue;
-      const Lengths lengths{rows, this->keys(sequence, rows)};
-      // Those that the row in the middle sees.
-      const int q_idx = lengths.first_q_idx() + rows / 2;
-      const KvRange reach = Mask::reach(q_idx, q_idx, lengths.kv, params);
-      const float tiles = Tiling::tiles(rows, arguments);
-      const float time = tiles * max(reach.end - reach.begin, 0);
-      if (Tiling::few_rows(rows)) {
-        few_tiles += tiles;
-        few_time += time;
-      } else {
-        full_tiles += tiles;
-        full_time += kFullTime * time;
-      }
+      kinds.template add<Mask>({rows, this->keys(sequence, rows)}, arguments, params);
     }
-    few_tiles = warp_sum(few_tiles);
-    few_time = warp_sum(few_time);
-    full_tiles = warp_sum(full_tiles);
-    full_time = warp_sum(full_time);
-    const bool few_longer = few_time * full_tiles > full_time * few_tiles;
-    const float tiles = Tiling::heads(arguments) * (few_longer ? few_tiles : full_tiles);
-    // NOTE: not `/`, whose exact division is a function that would have registers of its own.
-    const float share =
-        __fdividef(step() * (few_longer ? few_time : full_time), few_time + full_time + 1);
-    const float rounds = fmaxf(rintf(__fdividef(tiles, fmaxf(share, 1))), 1);
-    const int ctas = min(max(static_cast<int>(ceilf(__fdividef(tiles, rounds))), 1), step() - 1);
-    return few_longer ? -ctas : ctas;
-  }
-  ATTNJIT_DEVICE static float warp_sum(float value) {
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
-      value += __shfl_xor_sync(kAll, value, distance);
-    }
-    return value;
+    kinds.add_lanes();
+    return kinds.ctas_of_longer(Tiling::heads(arguments), step());
   }
 
   /// Tiles of the sequences at hand.
@@ -279,11 +291,17 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
 
   ATTNJIT_DEVICE void count_tiles() {
     const int sequence = first + lane;
+    [[maybe_unused]] const int longest = this->longest();
     sum = 0;
     if (sequence < arguments.batch) {
-      const int rows = this->rows(sequence);
+      int rows = 0;
+      if constexpr (kCuts) {
+        rows = listed(sequence, longest).q;
+      } else {
+        rows = this->rows(sequence);
+      }
       sum = Tiling::tiles(rows, arguments) * Tiling::heads(arguments);
-      if constexpr (Config::kSplit) {
+      if constexpr (Config::kSplit && !kCuts) {
         sum *=
             parts_of<Config, Mask>({rows, this->keys(sequence, rows)}, arguments, params).count();
       }

@@ -3,6 +3,7 @@
 // lse = log(sum_i exp(lse_i)).
 #pragma once
 
+#include "common/cut_table.cuh"
 #include "common/integers.cuh"
 #include "common/ptx.cuh"
 #include "common/quad_columns.cuh"
@@ -115,6 +116,9 @@ ATTNJIT_DEVICE RowPlace place_of(long long row, const Arguments& arguments) {
 /// the LSEs says so. It is looked at when the first row's even parts are on their way. NOTE: in one
 /// loop: two would not stay in the instruction cache beside the attention.
 ///
+/// Of cut tiles (common/cut_table.cuh) rows are those of the runs' tables, of which a lane each
+/// asks for the warp's next 32: neighbouring warps have a row each of neighbouring runs.
+///
 /// NOTE: the O of a pair that saw no key may be anything, a NaN too, or was never written: it is
 /// not used.
 template <class Config, int kBatch, int kEarly, class Arguments>
@@ -130,7 +134,10 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   constexpr bool kAsks = deals_runs<Config>() && !kHeads;  // which rows are written, of all
   bool runs = false;                                       // of heads: the same
   u32 mark = kEvenParts;
+  constexpr bool kCuts = cuts_tiles<Config>();
+  [[maybe_unused]] int run = 0, row_of_tile = 0, parts_of_tile = 0;  // of a cut tile
   const auto parts_of_row = [&] {
+    if constexpr (kCuts) return parts_of_tile;
     if constexpr (kHeads) return runs ? arguments.partitions : arguments.even_parts;
     return arguments.partitions;
   };
@@ -143,11 +150,18 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   const auto merge_row = [&](long long row, const RowPlace& place) {
     unsigned char* const o = arguments.o + place.o_bytes;
     const int parts = parts_of_row();
+    [[maybe_unused]] const auto row_of_slot = [&](int part) -> long long {
+      if constexpr (kCuts) {
+        return CutTable<Config::kTileM>{}.lse(slot_of_part(run, part), row_of_tile);
+      }
+      return 0;
+    };
     const auto lse_of = [&](int part) {
-      return part < parts ? arguments.partial_lse[part * arguments.rows + row] : -infinity();
+      const long long at = kCuts ? row_of_slot(part) : part * arguments.rows + row;
+      return part < parts ? arguments.partial_lse[at] : -infinity();
     };
     const auto load = [&](FloatPair(&pairs)[kLaneUnits][2], int part, bool wanted) {
-      const long long partial_row = part * arguments.rows + place.o_row;
+      const long long partial_row = kCuts ? row_of_slot(part) : part * arguments.rows + place.o_row;
 #pragma unroll
       for (int i = 0; i < kLaneUnits; ++i) {
         const int unit = lane + 32 * i;
@@ -267,7 +281,35 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
 
   // NOTE: a launch of long rows has about as many warps as rows: each asks with what it reads
   // first.
-  if constexpr (kHeads) {
+  if constexpr (kCuts) {
+    static_assert(Config::kStagedParts == 0, "rows of cut tiles are short");
+    await_prerequisites();
+    const CutTable<Config::kTileM> table{arguments.partitions};
+    const auto word = [&](long long at) {
+      return static_cast<int>(__float_as_uint(arguments.partial_lse[at]));
+    };
+    const int runs = word(table.runs());
+    const long long rows = static_cast<long long>(runs) * Config::kTileM;
+    for (long long first = begin; first < rows; first += 32 * step) {
+      const int own = static_cast<int>(first + lane * step);
+      int own_run = 0, own_row = 0, own_parts = 0, number = -1;
+      if (own < rows) {
+        own_row = quotient(own, runs);
+        own_run = own - own_row * runs;
+        own_parts = word(table.parts(own_run));
+        if (own_parts > 0) number = word(table.row(own_run, own_row));
+      }
+      u32 left = __ballot_sync(0xffffffffu, number >= 0);
+      for (; left != 0; left &= left - 1) {
+        const int from = __ffs(static_cast<int>(left)) - 1;
+        run = __shfl_sync(0xffffffffu, own_run, from);
+        row_of_tile = __shfl_sync(0xffffffffu, own_row, from);
+        parts_of_tile = __shfl_sync(0xffffffffu, own_parts, from);
+        const long long row = __shfl_sync(0xffffffffu, number, from);
+        merge_row(row, place_of<Config>(row, arguments));
+      }
+    }
+  } else if constexpr (kHeads) {
     static_assert(Config::kStagedParts == 0, "heads have short rows");
     RowPlace place = place_of<Config>(begin, arguments);
     await_prerequisites();
@@ -455,7 +497,8 @@ template <class Config, class Arguments>
 ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   if (threadIdx.x == 0) launch_dependents();
   if constexpr (Config::kStagedParts == 0) {
-    constexpr bool kRuns = deals_runs<Config>() && !deals_head_runs<Config>();
+    constexpr bool kRuns =
+        (deals_runs<Config>() && !deals_head_runs<Config>()) || cuts_tiles<Config>();
     constexpr int kEarly = Config::kPartialF32 && Config::kDepth <= 128 && !kRuns ? 16 : 0;
     // Rows of runs have few parts: registers for more are those of other rows.
     constexpr int kBatch = kRuns ? 4 : 8;

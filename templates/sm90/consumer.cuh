@@ -688,6 +688,10 @@ struct Consumer {
       output_scale[half] = finish_row<Config, false>(rows.softmax.statistics(half), 0.0f, lse);
       output_scale[half] *= value_scale<Config>(rows.work, arguments);
       seen[half] = is_row(rows, half) && lse != -infinity();
+      if constexpr (cuts_tiles<Config>()) {
+        if ((lane & 3) == 0) place_part(rows, half, lse);
+        return;
+      }
       if ((lane & 3) == 0 && is_row(rows, half)) {
         const int position = position_of<Config>(rows.first_row + 8 * half);
         arguments
@@ -703,6 +707,22 @@ struct Consumer {
       }
     }
     store_partial<Config>(output_scale, arguments, rows.work, rows.first_row, seen, lane);
+  }
+
+  /// Writes the LSE of a row of a part of a cut tile, and with the first part which row that is.
+  ATTNJIT_DEVICE void place_part(const Rows& rows, int half, float lse) {
+    const CutTable<Config::kTileM> table{arguments.partitions};
+    const int slot = rows.work.partition, row = rows.first_row + 8 * half;
+    const int of_tile = row - rows.work.first_row;
+    arguments.partial_lse[table.lse(slot, of_tile)] = lse;
+    if (!is_first_slot(slot)) return;
+    i64 number = -1;
+    if (is_row(rows, half)) {
+      number =
+          lse_row<Config>(rows.work, rows.scores.row[half].h, position_of<Config>(row), arguments);
+    }
+    arguments.partial_lse[table.row(slot >> 1, of_tile)] =
+        __uint_as_float(static_cast<u32>(number));
   }
 
   /// Says that the partitions which are no work, those but `parts`, saw no key. The merge reads the

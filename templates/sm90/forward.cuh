@@ -35,11 +35,13 @@
 //   const int* kv_bits; const u32* block_bits; int bit_blocks
 // and where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
+//   where Config::kCuts partitions are the runs that there is room for (common/cut_table.cuh)
 // with int even_parts where Config::kHeadRuns (common/sequence_runs.cuh)
 // and where Config::kDebugWaits
 //   unsigned* wait_records
 #pragma once
 
+#include "common/cut_list.cuh"
 #include "common/sequence_runs.cuh"
 #include "common/work_runs.cuh"
 #include "sm90/box_copies.cuh"
@@ -92,6 +94,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   if constexpr (Config::kOverlaps) await_prerequisites();
   if constexpr (deals_head_runs<Config>()) find_sequence_run<Config, Mask>(smem, arguments, params);
+  if constexpr (cuts_tiles<Config>()) find_cuts<Config, Mask>(smem, arguments, params);
   __syncthreads();
 
   constexpr int kProducers = LayoutOf<Config>::kProducers;
@@ -115,7 +118,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
             smem, arguments, params, {smem, arguments}, warp, lane}
             .run();
       } else if constexpr (LayoutOf<Config>::kKvLens) {
-        using List = SequenceTileList<Config, Mask, Arguments, Params>;
+        using List = SequenceTileListOf<Config, Mask, Arguments, Params>;
         WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
             smem, arguments, params, Copies{smem, arguments, lane}, warp, lane}
             .run();

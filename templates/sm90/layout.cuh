@@ -67,7 +67,7 @@ constexpr bool has_few_registers() {
 template <class Config>
 constexpr bool parks_list() {
   return requires { Config::kListsOffset; }
-  &&!deals_head_runs<Config>();
+  &&!deals_head_runs<Config>() && !cuts_tiles<Config>();
 }
 
 /// Whether consumers keep what they know of a work tile in shared memory while its KV tiles are
@@ -87,7 +87,7 @@ constexpr bool places_rows_anew() {
 template <class Config>
 constexpr bool lists_fit() {
   if constexpr (requires { Config::kListsOffset; }) {
-    constexpr int kLists = deals_head_runs<Config>() ? kRowCopyWarps : 1;
+    constexpr int kLists = deals_head_runs<Config>() ? kRowCopyWarps : cuts_tiles<Config>() ? 2 : 1;
     constexpr int kWorkEnd =
         Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers;
     return Config::kListsOffset % 16 == 0 && Config::kListsOffset >= kWorkEnd &&

@@ -4,6 +4,7 @@
 // Copies load K and V.
 #pragma once
 
+#include "common/cut_list.cuh"
 #include "common/sequence_runs.cuh"
 #include "sm90/query_copies.cuh"
 #include "sm90/tile_copies.cuh"
@@ -201,34 +202,41 @@ struct WarpProducer {
   /// All the work tiles of the CTA, one after another.
   template <class Works>
   ATTNJIT_DEVICE void load_each(Works& list) {
-    for (; !list.done(); go_on(list)) {
-      work = list.tile();
-      smem.next_work_tile();
-      if constexpr (parks<Works>()) {
-        if (lane == 0) park_place(smem.list(warp), list.place());
-        __syncwarp();
+    if constexpr (requires { list.next(); }) {
+      while (list.next()) load_one(list);
+    } else {
+      for (; !list.done(); go_on(list)) load_one(list);
+    }
+  }
+  /// The one that a list is at.
+  template <class Works>
+  ATTNJIT_DEVICE void load_one(Works& list) {
+    work = list.tile();
+    smem.next_work_tile();
+    if constexpr (parks<Works>()) {
+      if (lane == 0) park_place(smem.list(warp), list.place());
+      __syncwarp();
+    }
+    copies.begin(work);
+    if constexpr (Config::kListed) {
+      load_listed();
+    } else {
+      const bool no_keys = work.tile_begin >= work.tile_end;
+      using Place = typename Copies::Place;
+      Place place = no_keys ? Place{} : place_of(work.tile_end - 1);
+      Place next = no_keys ? Place{} : place_of(max(work.tile_end - 2, work.tile_begin));
+      if (!no_keys) copies.load_k(work.tile_end - 1, place);
+      load_q(no_keys);
+      if (no_keys) return;
+      for (int tile = work.tile_end - 2; tile >= work.tile_begin; --tile) {
+        const Place after = place_of(max(tile - 1, work.tile_begin));
+        copies.load_k(tile, next);
+        copies.load_v(tile + 1, place);
+        place = next;
+        next = after;
       }
-      copies.begin(work);
-      if constexpr (Config::kListed) {
-        load_listed();
-      } else {
-        const bool no_keys = work.tile_begin >= work.tile_end;
-        using Place = typename Copies::Place;
-        Place place = no_keys ? Place{} : place_of(work.tile_end - 1);
-        Place next = no_keys ? Place{} : place_of(max(work.tile_end - 2, work.tile_begin));
-        if (!no_keys) copies.load_k(work.tile_end - 1, place);
-        load_q(no_keys);
-        if (no_keys) continue;
-        for (int tile = work.tile_end - 2; tile >= work.tile_begin; --tile) {
-          const Place after = place_of(max(tile - 1, work.tile_begin));
-          copies.load_k(tile, next);
-          copies.load_v(tile + 1, place);
-          place = next;
-          next = after;
-        }
-        copies.load_v(work.tile_begin, place);
-        copies.finish();
-      }
+      copies.load_v(work.tile_begin, place);
+      copies.finish();
     }
   }
   template <class Works>
@@ -247,6 +255,10 @@ struct WarpProducer {
       SequenceRunList<Config, Mask, Arguments, Params> list(arguments, params,
                                                             parked_place(smem.list(warp)));
       load_each(list);
+    } else if constexpr (cuts_tiles<Config>()) {
+      List list(arguments, params, lane, CutWords{smem.list(0)});
+      load_each(list);
+      list.end();
     } else {
       List list(arguments, params, lane);
       if constexpr (kListsBoxes<Config>) {

@@ -616,8 +616,8 @@ def falling_back(gpu, folder):
             call()
             time.sleep(0.01)
 
-    kept = _launch.Launcher._workspace, _launch._is_torch
-    _launch.Launcher._workspace, _launch._is_torch = workspace, lambda tensor: True
+    kept = _launch.Launcher._workspace, _launch.is_torch
+    _launch.Launcher._workspace, _launch.is_torch = workspace, lambda tensor: True
     with attnjit.Service(cache_layers=folder, driver_path=gpu.path, compile_fallbacks=1,
                          compile_threads=2) as service:
         def call(divisor, **more):
@@ -655,7 +655,7 @@ def falling_back(gpu, folder):
         assert count("fallbacks") == fallbacks
         # What has no code to interpret; and what interprets makes a map, for which another library
         # is not asked for memory: the call waits for its own kernel, or does something meanwhile.
-        _launch.Launcher._workspace, _launch._is_torch = kept
+        _launch.Launcher._workspace, _launch.is_torch = kept
         third = attnjit.mask(lambda b, h, q, kv: kv % 3 == 0)
         assert attnjit.attention(q, k, k, out=q, mask=third, service=service, fallback=True,
                                  meanwhile=lambda: "meanwhile") == "meanwhile"

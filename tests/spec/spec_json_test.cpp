@@ -540,7 +540,9 @@ TEST(SpecJson, WritingAndReadingGivesTheSameSpec) {
     const std::string json = spec_to_json(made.spec, made.options);
     const Result<SpecDocument> read = spec_from_json(json);
     ASSERT_TRUE(read) << seed << ": " << json << "\n" << read.error().to_string();
-    ASSERT_EQ(*read, made) << seed << ": " << json;
+    // What is the default is not written.
+    ASSERT_EQ(resolve(read->spec), resolve(made.spec)) << seed << ": " << json;
+    ASSERT_EQ(read->options, made.options) << seed << ": " << json;
     ASSERT_EQ(spec_to_json(read->spec, read->options), json);
   }
 }

@@ -75,6 +75,9 @@ bool deals_head_runs(const KernelPlan& plan) {
   return deals_sequence_runs(plan) && plan.spec->mla != Mla::kDecode;
 }
 
+/// Whether launches cut work tiles, whose parts lie by CTAs (templates/common/cut_table.cuh).
+bool cuts_tiles(const KernelPlan& plan) { return plan.sm90 != nullptr && plan.sm90->cuts; }
+
 /// Whether rows of partial results lie in the order in which quads of lanes have them
 /// (templates/common/quad_columns.cuh).
 bool in_quad_order(const KernelPlan& plan) {
@@ -109,7 +112,9 @@ Status merge_launch(const KernelPlan& plan, const TensorView& o, const Partition
                                                           plan.spec->mla == Mla::kDecode);
   std::int64_t ctas_per_sm = may_be_whole ? kFewCtasPerSm : kCtasPerSm;
   if (may_be_whole && deals_head_runs(plan) && choice.even_parts == 1) ctas_per_sm = 1;
-  const std::int64_t ctas = std::min((rows + rows_per_cta - 1) / rows_per_cta,
+  if (cuts_tiles(plan)) ctas_per_sm = kFewCtasPerSm;
+  const std::int64_t merged = cuts_tiles(plan) ? std::int64_t{pairs} * plan.sm90->BM : rows;
+  const std::int64_t ctas = std::min((merged + rows_per_cta - 1) / rows_per_cta,
                                      ctas_per_sm * std::max(device.sm_count, 1));
   Status filled = fill_recipe(KernelId::kMerge, static_cast<std::uint32_t>(ctas), values, recipe);
   const std::int64_t staged = shared ? std::min(pairs, kStagedParts) : 0;
@@ -128,8 +133,15 @@ bool written_whole(const AttentionSpec& spec, std::int32_t partitions) {
 bool merges(const AttentionSpec& spec) { return !spec.merge && (spec.accumulate || splits(spec)); }
 
 bool splits(const AttentionSpec& spec) {
-  const bool parts = spec.num_partitions != 1 || spec.partition_keys > 0;
-  return parts && family_of(spec).partitions != nullptr && !spec.accumulate;
+  const KernelFamily& family = family_of(spec);
+  if (family.partitions == nullptr || spec.accumulate) return false;
+  if (spec.num_partitions > 1 || spec.partition_keys > 0) return true;
+  if (spec.num_partitions == 1) return false;
+  // NOTE: warps that copy rows each find the CTA's work for themselves; and who finds and claims
+  // work beside long KV tiles, or beside O of more columns at depth 192, would spill.
+  const bool fits = spec.qk_depth > 192 || (spec.qk_depth > 96 && spec.ov_depth <= 128);
+  const bool cuts = family.cuts_ragged && !copies_rows(spec) && fits;
+  return cuts || !spec.ragged || spec.max_q_len > 0 || spec.mla == Mla::kDecode;
 }
 
 bool merges_one_part(const AttentionSpec& spec) { return spec.partition_keys > 0 && spec.sink; }
@@ -143,9 +155,12 @@ BufferId forward_buffer(const KernelPlan& plan, BufferId::Kind tensor) {
 }
 
 void add_split_deviation(KernelPlan& plan) {
-  if (plan.spec->num_partitions != 0 || splits(plan.spec)) return;
-  plan.deviations.push_back({"num_partitions", "chosen at launch", "1",
-                             "a launch that accumulates does not split the keys yet"});
+  // NOTE: what nobody asked for is no deviation.
+  if (plan.spec.given().num_partitions != 0 || splits(plan.spec)) return;
+  const char* const reason = plan.spec->accumulate
+                                 ? "a launch that accumulates does not split the keys yet"
+                                 : "the kernel cannot cut long tiles of a ragged batch";
+  plan.deviations.push_back({"num_partitions", "chosen at launch", "1", reason});
 }
 
 void add_merge_workspaces(KernelPlan& plan) {
@@ -189,6 +204,10 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   constants.add_bool("kQuadOrder", in_quad_order(plan));
   if (deals_runs(plan)) constants.add_bool("kRuns", true);
   if (deals_head_runs(plan)) constants.add_bool("kHeadRuns", true);
+  if (cuts_tiles(plan)) {
+    constants.add_bool("kCuts", true);
+    constants.add("kTileM", plan.sm90->BM);
+  }
   constants.add_bool("kAccumulate", spec.accumulate);
   constants.add_bool("kSink", sink);
   constants.add_bool("kReturnLse", spec.return_lse);
@@ -266,13 +285,19 @@ bool launches_merge(const KernelPlan& plan, std::int32_t partitions) {
 
 Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, const PartitionChoice& choice,
                          const DeviceShape& device, LaunchSequence& sequence) {
-  const std::int64_t pairs = o.batch * o.rows * o.heads * choice.partitions;
+  const std::int64_t slots_of_run = 2;
+  const std::int64_t pairs = cuts_tiles(plan) ? slots_of_run * choice.partitions * plan.sm90->BM
+                                              : o.batch * o.rows * o.heads * choice.partitions;
   const std::int64_t element_bytes =
       splits(plan.spec) ? std::int64_t{sizeof(float)} : o.element_bytes();
   set_bytes(plan, WorkspaceId::kPartialO, pairs * o.depth * element_bytes, sequence);
   // One more is the mark of launches that deal out runs (templates/common/run_marks.cuh).
-  set_bytes(plan, WorkspaceId::kPartialLse,
-            (pairs + (deals_sequence_runs(plan) ? 1 : 0)) * std::int64_t{sizeof(float)}, sequence);
+  std::int64_t words = pairs + (deals_sequence_runs(plan) ? 1 : 0);
+  if (cuts_tiles(plan)) {
+    // The table: rows of each run, how many parts its tile has, and how many runs there are.
+    words += std::int64_t{choice.partitions} * (plan.sm90->BM + 1) + 1;
+  }
+  set_bytes(plan, WorkspaceId::kPartialLse, words * std::int64_t{sizeof(float)}, sequence);
   return merge_launch(plan, o, choice, device, sequence.launches.back());
 }
 

@@ -223,9 +223,8 @@ bool sm100_may_choose_pairs(const ResolvedSpec& resolved, ConfigKind kind, bool 
   PlanOptions in_pairs = options;
   in_pairs.pair_cta = true;
   return !options.pair_cta && !options.num_qo && !has_own_rope(*resolved) &&
-         sm100_takes_one_o(*resolved, in_pairs, kind) == one_o && resolved->partition_keys == 0 &&
-         resolved->num_partitions == 1 && (one_o || two_o_in_pairs) &&
-         sm100_pairs_by_default(resolved);
+         sm100_takes_one_o(*resolved, in_pairs, kind) == one_o && !splits(*resolved) &&
+         (one_o || two_o_in_pairs) && sm100_pairs_by_default(resolved);
 }
 
 PlanOptions sm100_options(const ResolvedSpec& resolved, const Sm100Tuning& tuned) {

@@ -236,6 +236,8 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
   // copy rows each find the CTA's work for themselves, and could not claim it.
   plan.claims_work = spec.ragged && !plan.row_copies;
   if (!plan.kv_lens) plan.claims_work = listed && !plan.split && (mapped || !rising);
+  plan.cuts = plan.split && spec.num_partitions == 0 && spec.partition_keys == 0 && plan.kv_lens &&
+              plan.claims_work && !plan.mapped && !decodes(spec, kSm90ConsumerRows);
   // Decodes load each key once, and nobody comes back for what L2 fetches beside it: 7 % of 4 TB/s.
   // Prompts do not notice.
   if (plan.kv_lens) plan.l2_bytes = 128;

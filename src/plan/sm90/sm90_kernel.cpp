@@ -57,7 +57,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   // Of those alone: templates/common/run_marks.cuh.
   if (sm90.runs) constants.add_bool("kRuns", true);
   if (sm90.head_runs()) constants.add_bool("kHeadRuns", true);
-  if (sm90.head_runs() || sm90.parks_list) {
+  if (sm90.cuts) constants.add_bool("kCuts", true);
+  if (sm90.head_runs() || sm90.parks_list || sm90.cuts) {
     constants.add("kListsOffset", sm90_begin_of(Sm90Region::kLists, sm90));
   }
   if (sm90.few_registers) constants.add_bool("kFewRegisters", true);

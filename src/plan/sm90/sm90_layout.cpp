@@ -47,6 +47,7 @@ std::int64_t key_scales_bytes(const Sm90Plan& plan) {
 /// (templates/common/list_place.cuh).
 std::int64_t lists_bytes(const Sm90Plan& plan) {
   if (plan.head_runs()) return MlaTiles::kListsBytes;
+  if (plan.cuts) return 2 * MlaTiles::kListBytes;  // kCutBytes of templates/common/cuts.cuh
   return plan.parks_list ? MlaTiles::kListBytes : 0;
 }
 

@@ -75,6 +75,10 @@ struct Sm90Plan {
   /// Those that choose how deal out runs of KV tiles, as many to each CTA; of sequences that differ
   /// in length (kv_lens) the device finds whether it does.
   bool runs = false;
+  /// Those that choose cut long work tiles of sequences that differ in length, where the device
+  /// finds it best (templates/common/cuts.cuh). Partitions are then the runs that there is room
+  /// for.
+  bool cuts = false;
   int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
   /// A row's maximum moves when its own scores say so, not those of the rows beside it: its bits
   /// are then its own.

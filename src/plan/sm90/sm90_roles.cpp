@@ -61,7 +61,7 @@ bool parks_work(const AttentionSpec& spec, const Sm90Plan& plan) {
   const bool heads_apart = spec.group > 1 && !plan.pack_gqa;
   return plan.num_consumers == 3 &&
          ((windowed && (spec.return_lse || heads_apart || own_o || plan.split)) ||
-          (!is_e4m3(spec) && plan.kv_lens && plan.box_keys < plan.BN));
+          (!is_e4m3(spec) && plan.kv_lens && (plan.box_keys < plan.BN || plan.cuts)));
 }
 
 }  // namespace

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+// The work of a CTA where a launch cuts long work tiles: its run of their keys, and then whole
+// tiles of the other sequences, which it claims.
+#pragma once
+
+#include "common/sequence_tiles.cuh"
+
+namespace attnjit {
+
+/// The sequences whose tiles are cut are a line of ticks. Of each the heads follow one another (or
+/// packed heads), of a head its tiles from the last rows to the first, and of a tile its KV tiles
+/// from the last to the first, each of which takes some ticks (common/cuts.cuh). After the last one
+/// come kTileTicks which are nobody's. A run has the KV tiles whose first tick it has.
+template <class Config, class Mask, class Tiling, class Arguments, class Params>
+struct CutLine : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
+  static constexpr u32 kAll = 0xffffffffu;
+  using Base = SequenceLengths<Config, Tiling::kKvLens, Arguments>;
+  using Base::arguments;
+
+  const Params& params;
+  int lane;
+
+  ATTNJIT_DEVICE Lengths lengths(int sequence) const {
+    const int rows = this->rows(sequence);
+    return {rows, this->keys(sequence, rows)};
+  }
+  ATTNJIT_DEVICE int steps(Lengths its) const {
+    return nominal_steps<Config, Mask, Tiling>(its, params);
+  }
+  /// A sequence's work tiles, all heads together.
+  ATTNJIT_DEVICE int tiles(int rows) const {
+    return Tiling::tiles(rows, arguments) * Tiling::heads(arguments);
+  }
+  ATTNJIT_DEVICE bool is_cut(Lengths its, int longest) const {
+    return attnjit::is_cut<Config, Mask, Tiling>(its, longest, params);
+  }
+  /// The first sequence from `first` on whose tiles are cut, or arguments.batch. A whole warp.
+  ATTNJIT_DEVICE int next_cut(int first, int longest) const {
+#pragma unroll 1
+    for (; first < arguments.batch; first += 32) {
+      const int own = first + lane;
+      const bool cut = (own < arguments.batch) && is_cut(lengths(own), longest);
+      const u32 found = __ballot_sync(kAll, cut);
+      if (found != 0) return first + __ffs(static_cast<int>(found)) - 1;
+    }
+    return arguments.batch;
+  }
+};
+
+/// Finds what is cut, and where the CTA's run begins. A whole warp. NOTE: by a warp that has its
+/// registers still: the producer's are few.
+template <class Config, class Mask, class Tiling, class Arguments, class Params>
+struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
+  using Base = CutLine<Config, Mask, Tiling, Arguments, Params>;
+  using Base::arguments;
+  using Base::kAll;
+  using Base::lane;
+  using Base::params;
+
+  /// Leaves them at `words`.
+  ATTNJIT_DEVICE void find(CutWords words) const {
+    Choice choice;
+    const bool asks = arguments.partitions > 1 && arguments.claims != nullptr;
+    if (arguments.claims != nullptr) choice = choose(asks);
+    ListPlace place{{arguments.batch, 0, 0, choice.length}};
+    if (worker<Config>() < choice.runs) place = begin_of_run(choice);
+    if (lane != 0) return;
+    park_place(words.address, place);
+    words.store(choice.longest, choice.runs, choice.longer);
+    if (!asks) return;
+    const CutTable<Config::kTileM> table{arguments.partitions};
+    u32* const out = reinterpret_cast<u32*>(arguments.partial_lse);
+    if (worker<Config>() < choice.runs) out[table.parts(worker<Config>())] = 0;
+    if (worker<Config>() == 0) out[table.runs()] = static_cast<u32>(choice.runs);
+  }
+
+ private:
+  using Kinds = TileKinds<Tiling>;
+  struct Choice {
+    int longest = 0x7fffffff;  ///< ticks of tiles that are not cut
+    int runs = 0, length = 1;  ///< and ticks of each
+    int longer = 0;            ///< CutWords::longer()
+  };
+
+  /// Ticks of all heads' tiles.
+  ATTNJIT_DEVICE float ticks_of(const Kinds& kinds) const {
+    const float steps = (kinds.few_time + kinds.full_time) * (1.0f / Config::kTileN);
+    // Of a tile half of a KV tile is past its last key.
+    return static_cast<float>(Tiling::heads(arguments)) *
+           (steps * kFewTicks + (kinds.few_tiles + kinds.full_tiles) * (kTileTicks + 1));
+  }
+
+  /// Of a batch: what is not cut, and of the others the tiles, their ticks, and the longest's.
+  struct Sums {
+    Kinds whole;
+    float tiles = 0;
+    u32 ticks = 0;
+    float about = 0;  ///< of the ticks, which might overflow
+    int most = 0;
+  };
+  /// Where tiles are cut that take more ticks than `longest`.
+  ATTNJIT_DEVICE Sums sums(int longest) const {
+    Sums sums;
+    // NOTE: the lengths of several are on their way together.
+#pragma unroll 2
+    for (int sequence = lane; sequence < arguments.batch; sequence += 32) {
+      const Lengths its = this->lengths(sequence);
+      const int own = cut_ticks<Config, Mask, Tiling>(its, params);
+      sums.most = max(sums.most, own);
+      if (own > longest) {
+        const int of_sequence = this->tiles(its.q);
+        sums.tiles += static_cast<float>(of_sequence);
+        sums.ticks += static_cast<u32>(of_sequence) * static_cast<u32>(own + kTileTicks);
+        sums.about += static_cast<float>(of_sequence) * static_cast<float>(own + kTileTicks);
+      } else if (its.q > 0) {
+        sums.whole.template add<Mask>(its, arguments, params);
+      }
+    }
+    sums.whole.add_lanes();
+    sums.tiles = warp_sum(sums.tiles);
+    sums.about = warp_sum(sums.about);
+    sums.ticks = __reduce_add_sync(kAll, sums.ticks);
+    sums.most = __reduce_max_sync(kAll, sums.most);
+    return sums;
+  }
+
+  ATTNJIT_DEVICE Choice choose(bool may_cut) const {
+    const int heads = Tiling::heads(arguments), ctas = workers<Config>();
+    Choice choice;
+    int longest = choice.longest;  // nothing is cut at first
+#pragma unroll 1
+    while (true) {
+      const Sums sums = this->sums(longest);
+      const float whole = ticks_of(sums.whole);
+      const float share = __fdividef(sums.about + whole, static_cast<float>(ctas));
+      int runs = 0;
+      if (sums.tiles > 0) {
+        // NOTE: ticks are counted in an int.
+        if (sums.about > 1e9f || !is_worth_it(sums, share, whole)) return choice;
+        const auto line = static_cast<int>(sums.ticks);
+        const int wanted = static_cast<int>(ceilf(__fdividef(sums.about, share)));
+        const int most_runs = max(ctas - (whole > 0 ? 1 : 0), 1);
+        choice.length = max(quotient(line - 1, min(max(wanted, 1), most_runs)) + 1, kFullTicks);
+        runs = quotient(line - 1, choice.length) + 1;
+      }
+      choice.longest = longest;
+      choice.runs = runs;
+      choice.longer = sums.whole.ctas_of_longer(heads, ctas - runs);
+      const float limit = fmaxf(kCutShare * share, static_cast<float>(kLeastCut));
+      if (!may_cut || runs > 0 || static_cast<float>(sums.most) <= limit) return choice;
+      longest = static_cast<int>(limit);
+    }
+  }
+
+  /// Whether these tiles are to be cut, where each CTA has a share of `share` ticks: as the longest
+  /// takes longer, and a run's begin and end; or as the last round of
+  /// nearly equal ones, besides which there is little, would leave many CTAs idle.
+  ATTNJIT_DEVICE static bool is_worth_it(const Sums& sums, float share, float whole) {
+    const auto most = static_cast<float>(sums.most);
+    if (most > kMuchLonger * share + kRunTicks) return true;
+    const float mean = __fdividef(sums.about, sums.tiles);
+    if (mean < 0.8f * most || whole > 0.25f * sums.about) return false;
+    const float rounds = ceilf(__fdividef(sums.tiles * share, sums.about));
+    return rounds * mean > kMuchLonger * (share + kRunTicks);
+  }
+
+  ATTNJIT_DEVICE static float warp_sum(float value) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+      value += __shfl_xor_sync(kAll, value, distance);
+    }
+    return value;
+  }
+
+  /// Where the CTA's run begins: {the sequence, ticks of it that the runs before have, ticks of the
+  /// run, of a run}.
+  ATTNJIT_DEVICE ListPlace begin_of_run(const Choice& choice) const {
+    const int longest = choice.longest, length = choice.length;
+    const int target = worker<Config>() * length;
+    ListPlace place{{arguments.batch, 0, length, length}};
+    int before = 0;
+#pragma unroll 1
+    for (int first = 0; first < arguments.batch; first += 32) {
+      const int sequence = first + lane;
+      int own = 0, steps_ticks = 0;
+      if (sequence < arguments.batch) {
+        const Lengths its = this->lengths(sequence);
+        if (this->is_cut(its, longest)) {
+          steps_ticks = this->steps(its) * step_ticks<Tiling>(its.q);
+          own = this->tiles(its.q) * (steps_ticks + kTileTicks);
+        }
+      }
+      int through = own;
+#pragma unroll
+      for (int lanes = 1; lanes < 32; lanes *= 2) {
+        const int below = __shfl_up_sync(kAll, through, lanes);
+        if (lane >= lanes) through += below;
+      }
+      const int begin = before + through - own;
+      const u32 here = __ballot_sync(kAll, own > 0 && target >= begin && target < begin + own);
+      if (here != 0) {
+        const int finder = __ffs(static_cast<int>(here)) - 1;
+        place.words[0] = __shfl_sync(kAll, sequence, finder);
+        place.words[1] = target - __shfl_sync(kAll, begin, finder);
+        own = __shfl_sync(kAll, own, finder);
+        steps_ticks = __shfl_sync(kAll, steps_ticks, finder);
+        const int of_tile = place.words[1] - quotient(place.words[1], steps_ticks + kTileTicks) *
+                                                 (steps_ticks + kTileTicks);
+        const int step = step_ticks<Tiling>(this->rows(place.words[0]));
+        if (of_tile > steps_ticks - step) {
+          // The tile's last KV tile is the run's before: on to the next tile.
+          const int skipped = steps_ticks + kTileTicks - of_tile;
+          place.words[1] += skipped;
+          place.words[2] -= skipped;
+          if (place.words[1] >= own) {
+            place.words[0] = this->next_cut(place.words[0] + 1, longest);
+            place.words[1] = 0;
+          }
+        }
+        return place;
+      }
+      before += __shfl_sync(kAll, through, 31);
+    }
+    place.words[2] = 0;
+    return place;
+  }
+};
+
+/// Walks a CTA's run, and then the tiles that it claims. A whole warp. What it does not need while
+/// it loads stands in shared memory.
+template <class Config, class Mask, class Arguments, class Params,
+          class Tiling = SequenceTiling<Config>>
+struct CutTileList : SequenceTileList<Config, Mask, Arguments, Params, Tiling> {
+  using Base = SequenceTileList<Config, Mask, Arguments, Params, Tiling>;
+  using Line = CutLine<Config, Mask, Tiling, Arguments, Params>;
+  using Base::arguments;
+  using Base::cuts;
+  using Base::lane;
+  using Base::params;
+
+  bool running = true;  ///< in its run
+
+  ATTNJIT_DEVICE CutTileList(const Arguments& launch, const Params& user, int lane_of_warp,
+                             CutWords words)
+      : Base(launch, user, lane_of_warp, words) {}
+
+  /// Goes to the next work tile, at first to the first; false: there is none. NOTE: all in one
+  /// place, for compile time and the instruction cache.
+  ATTNJIT_DEVICE bool next() {
+    if (running) {
+      running = runs_on(parked_place(cuts.address));
+      if (running) return true;
+      this->begin_walk();
+    } else {
+      Base::advance();
+    }
+    return !Base::done();
+  }
+  /// The work; a run then stands at what follows.
+  ATTNJIT_DEVICE WorkTile tile() { return running ? part() : Base::tile(); }
+
+ private:
+  ATTNJIT_DEVICE bool runs_on(const ListPlace& at) const {
+    return warp_uniform(at.words[2] > 0 && at.words[0] < arguments.batch) != 0;
+  }
+
+  ATTNJIT_DEVICE WorkTile part() {
+    const Line line{{arguments}, params, lane};
+    ListPlace at = parked_place(cuts.address);
+    const int sequence = warp_uniform(at.words[0]), offset = warp_uniform(at.words[1]);
+    const int left = warp_uniform(at.words[2]), length = warp_uniform(at.words[3]);
+    const Lengths its = line.lengths(sequence);
+    const int step = step_ticks<Tiling>(its.q);
+    const int steps = line.steps(its);
+    const int tile_ticks = steps * step + kTileTicks;
+    const int place = quotient(offset, tile_ticks);
+    const int begin = offset - place * tile_ticks;  // ticks of the tile that runs before have
+    const int tiles_of_head = Tiling::tiles(its.q, arguments);
+    const int head = quotient(place, tiles_of_head);
+    const SequenceTile tile{sequence,
+                            this->row_begin(sequence),
+                            this->key_begin(sequence),
+                            its,
+                            head,
+                            place - head * tiles_of_head,
+                            kWhole};
+    WorkTile work = tile_of_sequence<Config, Mask>(tile, *this, params);
+    const int first = quotient(begin + step - 1, step);
+    const int end = min(quotient(begin + left + step - 1, step), steps);
+    if (first > 0 || end < steps) {
+      const int run = worker<Config>();
+      work.partition = cut_slot(run, first == 0);
+      if (first == 0 && lane == 0) {
+        const int tile_begin = (run + 1) * length - left - begin;
+        const int last = quotient(tile_begin + (steps - 1) * step, length);
+        const CutTable<Config::kTileM> table{arguments.partitions};
+        arguments.partial_lse[table.parts(run)] = __uint_as_float(static_cast<u32>(last - run + 1));
+      }
+      const int begin_tile = work.tile_begin;
+      if (end < steps) work.tile_begin = max(begin_tile, work.tile_end - end);
+      work.tile_end = max(begin_tile, work.tile_end - first);
+    }
+    // Where the run stands then.
+    at.words[2] = left - (tile_ticks - begin);
+    at.words[1] = (place + 1) * tile_ticks;
+    if (place + 1 == tiles_of_head * Tiling::heads(arguments)) {
+      at.words[0] = line.next_cut(sequence + 1, cuts.longest());
+      at.words[1] = 0;
+    }
+    __syncwarp();
+    if (lane == 0) park_place(cuts.address, at);
+    __syncwarp();
+    return work;
+  }
+};
+
+/// The list of a launch of sequences that differ in length.
+template <bool kCuts, class... Types>
+struct SequenceTileListFor {
+  using Type = SequenceTileList<Types...>;
+};
+template <class... Types>
+struct SequenceTileListFor<true, Types...> {
+  using Type = CutTileList<Types...>;
+};
+template <class Config, class... Types>
+using SequenceTileListOf =
+    typename SequenceTileListFor<cuts_tiles<Config>(), Config, Types...>::Type;
+
+/// One warp finds what is cut, before the CTA's threads meet.
+template <class Config, class Mask, class Memory, class Arguments, class Params>
+ATTNJIT_DEVICE void find_cuts(const Memory& smem, const Arguments& arguments,
+                              const Params& params) {
+  constexpr int kFinder = 4;  // others make the CTA's barriers
+  if (warp_uniform(static_cast<int>(threadIdx.x >> 5)) != kFinder) return;
+  const int lane = static_cast<int>(threadIdx.x & 31u);
+  CutFinder<Config, Mask, SequenceTiling<Config>, Arguments, Params>{{{arguments}, params, lane}}
+      .find(CutWords{smem.list(0)});
+}
+
+}  // namespace attnjit

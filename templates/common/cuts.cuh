@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which sequences' work tiles a launch cuts, and what tiles cost: known to each CTA alike from the
+// lengths on the device.
+//
+// Work tiles that are long beside a CTA's share of a launch are what its other CTAs would wait for.
+// Those of all sequences that have such tiles are one line of keys, tile behind tile, of which the
+// first CTAs take a run each, as long as one another (common/cut_list.cuh). What is left is taken
+// as whole tiles (common/sequences.cuh), by the other CTAs and by these after their runs.
+#pragma once
+
+#include "common/cut_table.cuh"
+#include "common/integers.cuh"
+#include "common/list_place.cuh"
+#include "common/partitions.cuh"
+
+namespace attnjit {
+
+/// Ticks of a KV tile's products with rows that are few, which wait for their keys, and with those
+/// of a full tile: measured of both in one launch, on an H200 at depth 128. And what a work tile
+/// takes beside them.
+constexpr int kFewTicks = 2, kFullTicks = 3, kTileTicks = 6;
+
+/// Tiles are cut that take more of a CTA's mean share than this, and more ticks than these.
+constexpr float kCutShare = 0.25f;
+constexpr int kLeastCut = 48;
+/// Where the longest takes more than so many times a CTA's share, and what a run's begin and end
+/// take.
+constexpr float kMuchLonger = 1.1f;
+constexpr int kRunTicks = 14;
+/// And of a sequence that has so many keys for each row, whose tiles are about as long as one
+/// another. Those of others come from the longest to the shortest, which evens them out.
+constexpr int kLeastKeysPerRow = 4;
+
+template <class Tiling>
+ATTNJIT_DEVICE int step_ticks(int rows) {
+  return Tiling::few_rows(rows) ? kFewTicks : kFullTicks;
+}
+
+/// The KV tiles of a sequence's last rows. Of other tiles of its rows there may be fewer, or more:
+/// what is dealt out is as long for each, and a last part has what is left.
+template <class Config, class Mask, class Tiling, class Params>
+ATTNJIT_DEVICE int nominal_steps(Lengths lengths, const Params& params) {
+  const int first = max(lengths.q - Tiling::kTilePositions, 0) + lengths.first_q_idx();
+  const KvRange reach = reach_of<Config, Mask>(first, lengths.kv - 1, lengths.kv, params);
+  return reach.empty() ? 0 : (reach.end - 1) / Config::kTileN + 1 - reach.begin / Config::kTileN;
+}
+
+/// The ticks of a sequence's tiles, where they may be cut; otherwise none.
+template <class Config, class Mask, class Tiling, class Params>
+ATTNJIT_DEVICE int cut_ticks(Lengths lengths, const Params& params) {
+  if (lengths.q == 0 || lengths.kv / kLeastKeysPerRow < lengths.q) return 0;
+  return nominal_steps<Config, Mask, Tiling>(lengths, params) * step_ticks<Tiling>(lengths.q);
+}
+
+/// What all CTAs know of a launch's cuts, and where this one's run stands, in shared memory. What
+/// is asked between a producer's tiles is not kept in registers, of which it has few.
+struct CutWords {
+  u32 address;
+
+  /// Ticks of the longest tiles that are not cut, and how many CTAs have runs.
+  ATTNJIT_DEVICE int longest() const { return word(4); }
+  ATTNJIT_DEVICE int runs() const { return word(5); }
+  /// TileKinds::ctas_of_longer() of the tiles that are not cut, for the other CTAs.
+  ATTNJIT_DEVICE int longer() const { return word(6); }
+  ATTNJIT_DEVICE void store(int longest, int runs, int longer) const {
+    store_shared_v4(address + kListBytes, static_cast<u32>(longest), static_cast<u32>(runs),
+                    static_cast<u32>(longer), 0);
+  }
+
+ private:
+  ATTNJIT_DEVICE int word(int i) const {
+    return warp_uniform(static_cast<int>(load_shared_word(address + 4 * i)));
+  }
+};
+constexpr int kCutBytes = 2 * kListBytes;
+
+/// Whether a sequence's tiles are cut.
+template <class Config, class Mask, class Tiling, class Params>
+ATTNJIT_DEVICE bool is_cut(Lengths lengths, int longest, const Params& params) {
+  return cut_ticks<Config, Mask, Tiling>(lengths, params) > longest;
+}
+
+}  // namespace attnjit

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches that cut long work tiles on sm_90a (common/cut_list.cuh): what CTAs are dealt, and the
+// kernels' results. Skipped without NVRTC.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "../list_kernel.h"
+
+namespace attnjit::sm90 {
+namespace {
+
+using namespace kernel_test;
+
+// Causal tiles of 128 rows, of packed groups of 4 heads, against 64 keys. A CTA writes how many it
+// has, and of each the sequence, the group, the first row, the KV tiles and the slot.
+constexpr int kTileM = 128, kTileN = 64, kGroup = 4;
+constexpr const char* kKernel = R"(
+#include "common/cut_list.cuh"
+#include "common/mask.cuh"
+using namespace attnjit;
+struct Config {
+  static constexpr bool kRagged = true, kRaggedKv = false, kKvLensExcludeNew = false;
+  static constexpr bool kSplit = true, kCuts = true, kMapped = false, kPairTiles = true;
+  static constexpr bool kE4m3 = false, kWidensKv = false;
+  static constexpr int kCluster = 1, kGqaShift = 2, kGroup = 4, kTileM = 128, kTileN = 64;
+  static constexpr int kPageSize = 64, kPartitionTiles = 0, kQkDepth = 128, kOvDepth = 128;
+};
+struct Arguments {
+  const int *kv_lens, *q_offsets;
+  float* partial_lse;
+  ClaimWords* claims;
+  int batch, q_len, kv_len, num_q_heads, partitions, total_q;
+};
+struct NoParams {};
+
+extern "C" __global__ void deal(const int* kv_lens, const int* q_offsets, int* out,
+                                float* partial_lse, ClaimWords* claims, int batch, int q_len,
+                                int heads, int partitions, int total_q, int most) {
+  __shared__ alignas(16) unsigned char memory[kCutBytes];
+  const Arguments arguments{kv_lens, q_offsets, partial_lse, claims,     batch,
+                            q_len,   1 << 24,   heads,       partitions, total_q};
+  const NoParams params;
+  const int lane = static_cast<int>(threadIdx.x);
+  const CutWords words{shared_address(memory)};
+  CutFinder<Config, CausalMask, SequenceTiling<Config>, Arguments, NoParams>{
+      {{arguments}, params, lane}}.find(words);
+  __syncwarp();
+  CutTileList<Config, CausalMask, Arguments, NoParams> list(arguments, params, lane, words);
+  int* const own = out + blockIdx.x * (1 + 6 * most);
+  int count = 0;
+  for (; list.next() && count < most; ++count) {
+    const WorkTile work = list.tile();
+    if (lane == 0) {
+      int* const to = own + 1 + 6 * count;
+      to[0] = work.batch;
+      to[1] = work.head / Config::kGroup;
+      to[2] = work.first_row;
+      to[3] = work.tile_begin;
+      to[4] = work.tile_end;
+      to[5] = work.partition;
+    }
+  }
+  list.end();
+  if (lane == 0) own[0] = count;
+}
+)";
+
+struct Batch {
+  std::vector<std::pair<int, int>> sequences;  // rows and keys
+  int groups = 1, ctas = 1;
+};
+
+struct Piece {
+  int cta, begin, end, slot;
+};
+struct Dealt {
+  std::map<std::tuple<int, int, int>, std::vector<Piece>> tiles;  // sequence, group, first row
+  std::vector<int> parts;  // of each run's tile that it has the first part of
+  int runs = 0;
+  std::vector<int> units;  // KV tiles of each CTA that are of cut tiles
+  std::vector<std::int32_t> claims;
+};
+
+class Sm90Cuts : public KernelTest {
+ protected:
+  static Dealt deal(const Batch& batch) {
+    constexpr int kMost = 3000;
+    constexpr auto kStride = static_cast<std::size_t>(1 + 6 * kMost);
+    Dealt dealt;
+    static const std::string text = ptx_of(kKernel, {"deal"});
+    const Result<PtxModule> module = PtxModule::load(text);
+    EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().to_string());
+    if (!module) return dealt;
+    std::vector<std::int32_t> q_offsets{0}, kv_lens;
+    int longest = 0;
+    for (const auto& [rows, keys] : batch.sequences) {
+      q_offsets.push_back(q_offsets.back() + rows);
+      kv_lens.push_back(keys);
+      longest = std::max(longest, rows);
+    }
+    const auto ctas = static_cast<std::size_t>(batch.ctas);
+    // Behind the LSEs: rows and parts of each run, and how many runs there are. All poisoned.
+    const std::size_t table = 3 * ctas * kTileM;
+    std::vector<EmulatorBuffer> buffers{
+        buffer_of("kv_lens", kv_lens), buffer_of("q_offsets", q_offsets),
+        buffer_of("out", std::vector<std::int32_t>(ctas * kStride, -2)),
+        buffer_of("partial_lse", std::vector<std::int32_t>(table + ctas + 1, 0x7fc00bad)),
+        buffer_of("claims", std::vector<std::int32_t>(4))};
+    LaunchRecipe recipe;
+    recipe.entry = "deal";
+    recipe.grid = {static_cast<std::uint32_t>(batch.ctas), 1, 1};
+    recipe.block = {32, 1, 1};
+    for (const EmulatorBuffer& buffer : buffers) {
+      recipe.args.push_back({KernelArgument::Pointer{buffer.name, 0, {}}});
+    }
+    for (const int number : {static_cast<int>(kv_lens.size()), longest, kGroup * batch.groups,
+                             batch.ctas, q_offsets.back(), kMost}) {
+      recipe.args.push_back({std::int32_t{number}});
+    }
+    const Result<EmulatorReport> report = emulate(*module, recipe, buffers);
+    EXPECT_TRUE(report.ok() && report->passed);
+    const auto word = [&](std::size_t buffer, std::size_t at) {
+      std::int32_t value = 0;
+      std::memcpy(&value, buffers[buffer].data.data() + 4 * at, 4);
+      return value;
+    };
+    dealt.runs = word(3, table + ctas);
+    for (int run = 0; run < dealt.runs && run < batch.ctas; ++run) {
+      dealt.parts.push_back(word(3, table + static_cast<std::size_t>(run)));
+    }
+    dealt.claims = {word(4, 0), word(4, 1), word(4, 2)};
+    for (int cta = 0; cta < batch.ctas; ++cta) {
+      const std::size_t own = static_cast<std::size_t>(cta) * kStride;
+      const std::int32_t count = word(2, own);
+      EXPECT_GE(count, 0) << "CTA " << cta;
+      int units = 0;
+      for (std::int32_t i = 0; i < count; ++i) {
+        const std::size_t at = own + 1 + 6 * static_cast<std::size_t>(i);
+        const Piece piece{cta, word(2, at + 3), word(2, at + 4), word(2, at + 5)};
+        dealt.tiles[{word(2, at), word(2, at + 1), word(2, at + 2)}].push_back(piece);
+        if (piece.slot >= 0) units += std::max(piece.end - piece.begin, 0);
+      }
+      dealt.units.push_back(units);
+    }
+    return dealt;
+  }
+
+  // Each KV tile that a row reaches once, whole or in parts that the merge finds; returns how many
+  // tiles are cut.
+  static int expect_each_once(const Batch& batch, const Dealt& dealt) {
+    EXPECT_EQ(dealt.claims, (std::vector<std::int32_t>{0, 0, 0}));
+    EXPECT_GE(dealt.runs, 0);
+    EXPECT_LE(dealt.runs, batch.ctas);
+    std::size_t tiles = 0;
+    for (const auto& [rows, keys] : batch.sequences) {
+      tiles += static_cast<std::size_t>((rows * kGroup + kTileM - 1) / kTileM * batch.groups);
+    }
+    EXPECT_EQ(dealt.tiles.size(), tiles);
+    int cut = 0;
+    std::vector<int> parts(dealt.parts.size(), 0);
+    for (const auto& [place, pieces] : dealt.tiles) {
+      const auto& [sequence, group, first_row] = place;
+      SCOPED_TRACE(testing::Message()
+                   << "sequence " << sequence << ", group " << group << ", row " << first_row);
+      const auto [rows, keys] = batch.sequences.at(static_cast<std::size_t>(sequence));
+      const int last_row = std::min(first_row + kTileM, rows * kGroup) - 1;
+      const int reached = std::max(keys - rows + last_row / kGroup + 1, 0);
+      const int end = (reached + kTileN - 1) / kTileN;
+      if (pieces.front().slot == -1) {
+        EXPECT_EQ(pieces.size(), 1U);
+        EXPECT_EQ(pieces.front().begin, 0);
+        EXPECT_EQ(pieces.front().end, end);
+        continue;
+      }
+      ++cut;
+      // In the order of CTAs, from the last keys to the first.
+      int left = end;
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        const Piece& piece = pieces[i];
+        EXPECT_EQ(piece.cta, pieces.front().cta + static_cast<int>(i));
+        EXPECT_EQ(piece.slot, 2 * piece.cta + (i == 0 ? 1 : 0));
+        EXPECT_EQ(piece.end, left);
+        EXPECT_LE(piece.begin, piece.end);
+        left = piece.begin;
+      }
+      EXPECT_EQ(left, 0);
+      if (static_cast<std::size_t>(pieces.front().cta) >= parts.size()) {
+        ADD_FAILURE() << "no run begins the tile";
+        continue;
+      }
+      int& own = parts[static_cast<std::size_t>(pieces.front().cta)];
+      EXPECT_EQ(own, 0) << "a run begins two cut tiles";
+      own = static_cast<int>(pieces.size());
+    }
+    EXPECT_EQ(parts, dealt.parts);
+    return cut;
+  }
+};
+
+TEST_F(Sm90Cuts, DealsEachTileOnce) {
+  std::mt19937 random(20261129);
+  const auto draw = [&](int begin, int end) {
+    return begin + static_cast<int>(random() % static_cast<unsigned>(end - begin));
+  };
+  int batches_cut = 0, batches_whole = 0;
+  for (int i = 0; i < (in_proof() ? 400 : 60); ++i) {
+    Batch batch;
+    batch.groups = draw(1, 5);
+    batch.ctas = draw(1, 5) == 1 ? draw(2, 4) : draw(2, 40);
+    const int longest = 1 << draw(4, 17);
+    for (int sequences = draw(1, i % 9 == 0 ? 120 : 20); sequences > 0; --sequences) {
+      const int kind = draw(0, 8);
+      const int keys = kind == 0 ? draw(0, longest) : 1 << draw(0, 1 + draw(1, 16) % 14);
+      const int rows = kind < 4 ? 1 : kind == 4 ? 0 : kind == 5 ? draw(1, 90) : draw(1, 9);
+      batch.sequences.emplace_back(rows, keys);
+    }
+    SCOPED_TRACE(testing::Message() << i << ": " << batch.sequences.size() << " sequences, "
+                                    << batch.groups << " groups, " << batch.ctas << " CTAs");
+    const int cut = expect_each_once(batch, deal(batch));
+    (cut > 0 ? batches_cut : batches_whole) += 1;
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(batches_cut, 10);
+  EXPECT_GT(batches_whole, 10);
+}
+
+// One long sequence among short ones: no CTA has more of it than its share of all.
+TEST_F(Sm90Cuts, NoCtaWaitsForALongSequence) {
+  Batch batch{{{8, 30}, {1, 64 * 1000}}, 2, 20};
+  for (int i = 0; i < 10; ++i) batch.sequences.emplace_back(1, 64 * 5);
+  const Dealt dealt = deal(batch);
+  EXPECT_GT(expect_each_once(batch, dealt), 0);
+  const int all = 2 * (1000 + 10 * 5 + 1);
+  EXPECT_LE(*std::ranges::max_element(dealt.units), all / 20 + 3);
+  EXPECT_EQ(dealt.runs, 19);
+}
+
+// Tiles that CTAs do in whole rounds, and prompts, whose tiles come from the longest to the
+// shortest, stay whole.
+TEST_F(Sm90Cuts, WhatIsEvenStaysWhole) {
+  Batch even{{}, 4, 16};
+  for (int i = 0; i < 8; ++i) even.sequences.emplace_back(1, 64 * 100);
+  EXPECT_EQ(expect_each_once(even, deal(even)), 0);
+  const Batch prompts{{{2000, 2000}, {1000, 1000}}, 2, 16};
+  EXPECT_EQ(expect_each_once(prompts, deal(prompts)), 0);
+  // Uneven ones that other tiles even out.
+  Batch many{{{1, 64 * 60}}, 4, 8};
+  for (int i = 0; i < 60; ++i) many.sequences.emplace_back(1, 64 * 20);
+  EXPECT_EQ(expect_each_once(many, deal(many)), 0);
+}
+
+AttentionSpec cut_spec(int heads, int group, int depth, int page_size) {
+  AttentionSpec spec = of_sequences(
+      with_group(base_spec(Arch::kSm90a, heads, group, depth, mask_of(MaskSpec::Kind::kCausal)),
+                 heads, group),
+      page_size, true);
+  spec.num_partitions = 0;
+  return spec;
+}
+
+struct Case {
+  AttentionSpec spec;
+  Lengths lengths;
+  std::vector<int> sm_counts;
+};
+class Sm90CutKernels : public KernelTest {
+ protected:
+  static void expect_all(const std::vector<Case>& cases, std::size_t usually) {
+    for (const auto& [spec, lengths, sm_counts] : some_of(cases, usually)) {
+      SCOPED_TRACE(spec_to_json(spec));
+      const auto kernel = compiled(spec);
+      ASSERT_TRUE(kernel);
+      EXPECT_TRUE(kernel->generated.plan.sm90->cuts);
+      const auto problem = problem_of(spec, lengths);
+      ASSERT_TRUE(problem);
+      for (const int sm_count : some_of(sm_counts)) {
+        SCOPED_TRACE(sm_count);
+        const auto sequence = launches_of(*kernel, *problem, problem->launch_shapes(), sm_count);
+        EXPECT_EQ(sequence.launches.size(), 2U);
+        const auto done = run(*kernel, *problem, sequence, static_cast<std::uint64_t>(sm_count));
+        ASSERT_TRUE(done);
+        expect_right(*problem, *done);
+      }
+    }
+  }
+};
+
+// One tile in many parts, several tiles of one run, parts without a key, idle consumers.
+TEST_F(Sm90CutKernels, Chunks) {
+  AttentionSpec sinks = cut_spec(4, 4, 128, 16);
+  sinks.sink = true;
+  AttentionSpec outside = sinks;
+  outside.lse_includes_sink = false;
+  expect_all({{cut_spec(4, 2, 104, 16), {{20, 1, 3, 1}, {70, 5000, 300, 100}}, {5, 9}},
+              {sinks, {{70, 1}, {2100, 3000}}, {7, 12}},
+              {outside, {{1, 0, 100}, {1500, 5, 1900}}, {5}},
+              {cut_spec(3, 3, 104, 64), {{1, 200}, {2500, 2600}}, {9}}},
+             2);
+}
+
+TEST_F(Sm90CutKernels, LayoutsOfKeys) {
+  AttentionSpec rows = cut_spec(4, 2, 104, 0);
+  rows.ragged_kv = true;
+  AttentionSpec excluded = cut_spec(4, 4, 104, 128);
+  excluded.kv_lens_exclude_new = true;
+  expect_all({{rows, {{30, 1, 2}, {2500, 3000, 5}}, {6, 11}},
+              {excluded, {{9, 1, 40}, {2000, 70, 1800}}, {7}}},
+             1);
+}
+
+TEST_F(Sm90CutKernels, TypesAndMasks) {
+  AttentionSpec eight = cut_spec(4, 4, 128, 16);
+  eight.qkv_dtype = Dtype::kE4m3;
+  AttentionSpec widened = cut_spec(4, 4, 128, 16);
+  widened.kv_dtype = Dtype::kE4m3;
+  widened.scales = Scales::kHead;
+  AttentionSpec window = cut_spec(4, 2, 104, 16);
+  window.mask = tree(MaskSpec::Kind::kAnd, {mask_of(MaskSpec::Kind::kCausal), window_of(1600)});
+  AttentionSpec deep = cut_spec(4, 2, 256, 16);
+  AttentionSpec floats = cut_spec(2, 1, 104, 16);
+  floats.output_dtype = Dtype::kF32;
+  floats.return_lse = false;
+  const Lengths lengths{{40, 1, 1}, {2100, 70, 2500}};
+  expect_all({{deep, lengths, {9}},
+              {window, {{40, 1}, {2600, 3000}}, {9}},
+              {eight, lengths, {7}},
+              {widened, lengths, {7}},
+              {floats, lengths, {5}}},
+             3);
+}
+
+// A launch of short keys has no merge; nor has one of one SM.
+TEST_F(Sm90CutKernels, ShortKeysAreWrittenWhole) {
+  const AttentionSpec spec = cut_spec(4, 2, 104, 16);
+  const auto kernel = compiled(spec);
+  ASSERT_TRUE(kernel);
+  for (const auto& [lengths, sm_count] :
+       {std::pair<Lengths, int>{{{5, 1}, {700, 300}}, 8}, {{{5, 1}, {3000, 300}}, 1}}) {
+    const auto problem = problem_of(spec, lengths);
+    ASSERT_TRUE(problem);
+    const auto sequence = launches_of(*kernel, *problem, problem->launch_shapes(), sm_count);
+    EXPECT_EQ(sequence.launches.size(), 1U);
+    const auto done = run(*kernel, *problem, sequence);
+    ASSERT_TRUE(done);
+    expect_right(*problem, *done);
+  }
+}
+
+}  // namespace
+}  // namespace attnjit::sm90

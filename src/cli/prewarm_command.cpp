@@ -176,6 +176,7 @@ Report report_of(const std::vector<Row>& rows, const Imported* imported) {
   Json json;
   json["specs"] = Json::array();
   std::size_t compiled = 0, hits = 0, bad = 0, failed = 0, unsupported = 0, stored = 0;
+  std::size_t lacking = 0;  // of those that failed: what the environment lacks
   for (const Row& row : rows) {
     if (!row.error) {
       ++(*row.outcome == Outcome::kCompiled ? compiled : hits);
@@ -183,6 +184,7 @@ Report report_of(const std::vector<Row>& rows, const Imported* imported) {
     } else {
       ++(row.error->code == ErrorCode::kUnsupported ? unsupported : failed);
       bad += row.error->code == ErrorCode::kInvalid ? 1 : 0;
+      lacking += row.error->code == ErrorCode::kEnvironment ? 1 : 0;
     }
     json["specs"].push_back(row_json(row));
     report.text += fmt::format("{:>4} {} {} {}{}\n", row.index, row.manifest, to_string(row.arch),
@@ -205,7 +207,7 @@ Report report_of(const std::vector<Row>& rows, const Imported* imported) {
     report.exit_code = exit_code(ErrorCode::kInvalid);
     report.note = fmt::format("{} of {} specs are bad input", bad, rows.size());
   } else if (failed > 0) {
-    report.exit_code = 1;
+    report.exit_code = failed == lacking ? exit_code(ErrorCode::kEnvironment) : 1;
     report.note = fmt::format("{} of {} specs failed", failed, rows.size());
   } else if (unsupported > 0) {
     report.exit_code = exit_code(ErrorCode::kUnsupported);

@@ -208,7 +208,7 @@ TEST_F(Compile, AnArchitectureThatIsNamedTwiceIsDoneOnce) {
              R"({"name": "m", "source": "s", "specs": [{"num_q_heads": 8, "qk_depth": 64}]})");
   options_.environment["ATTNJIT_NVRTC"] = folder_ / "no.so";  // nothing is compiled
   const Json json =
-      run_json({"prewarm", folder_ / "manifest.json", "--arch", "sm_90a,sm_100a,sm_90a,sm_90a"}, 1);
+      run_json({"prewarm", folder_ / "manifest.json", "--arch", "sm_90a,sm_100a,sm_90a,sm_90a"}, 4);
   ASSERT_EQ(json.at("specs").size(), 2U);
   EXPECT_EQ(json.at("specs")[0].at("arch"), "sm_90a");
   EXPECT_EQ(json.at("specs")[1].at("arch"), "sm_100a");
@@ -253,6 +253,12 @@ TEST_F(Compile, AnNvrtcThatIsTooOldIsFour) {
     EXPECT_NE(message.find("NVRTC 12.8 at "), std::string::npos) << message;
     EXPECT_NE(message.find("needs NVRTC 12.9"), std::string::npos) << message;
   }
+  // Image builds tell it from a spec that does not compile.
+  write_text(folder_ / "manifest.json",
+             R"({"name": "m", "source": "s", "specs": [{"num_q_heads": 8, "qk_depth": 64}]})");
+  const Json json = run_json({"prewarm", folder_ / "manifest.json", "--arch", "sm_90a,sm_100a"}, 4);
+  EXPECT_EQ(json.at("failed"), 2);
+  EXPECT_EQ(json.at("specs")[1].at("error").at("code"), "environment");
 }
 
 TEST_F(Compile, ATemplateFolderThatIsNotWholeIsFour) {

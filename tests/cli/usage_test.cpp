@@ -182,7 +182,7 @@ TEST_F(Usage, TheArchitectureIsThatOfTheGpuAtHand) {
          {std::vector<std::string>{}, {"--arch", "native"}, {"--arch", "native,native"}}) {
       std::vector<std::string> words{"prewarm", folder_ / "manifest.json"};
       words.insert(words.end(), more.begin(), more.end());
-      const Json specs = run_json(words, 1).at("specs");
+      const Json specs = run_json(words, 4).at("specs");
       ASSERT_EQ(specs.size(), 1U);
       EXPECT_EQ(specs[0].at("arch"), arch) << gpus;
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reference that stands in at the launch of absorbed MLA: find() in place of attnjit._mla._find."""
+"""A reference that stands in at the launch of absorbed MLA: find(), for attnjit._mla._find."""
 import torch
 
 import reference
@@ -20,9 +20,9 @@ class Launcher:
         named = {one["name"]: {"values": array.flatten().tolist(), "shape": list(array.shape)}
                  for one, array in zip(declared, arrays)}
         flat, written = q.reshape(-1, *q.shape[-2:]), out.view(-1, *out.shape[-2:])
-        lines = dequantised(cache, call.scale)
-        if call.topk is not None:
-            for row, listed in enumerate(call.topk.tolist()):
+        lines = dequantised(cache, call.k_scale)
+        if call.topk_indices is not None:
+            for row, listed in enumerate(call.topk_indices.tolist()):
                 keys = lines[[i for i in listed if i >= 0]][:, None]
                 made, sums = reference.attend(flat[row:row + 1], keys, keys[..., :call.latent],
                                               torch.tensor(True), scale)
@@ -30,23 +30,23 @@ class Launcher:
                 if call.lse is not None:
                     call.lse[row] = sums
             return
-        batch = call.table.shape[0]
+        batch = call.page_table.shape[0]
         for b in range(batch):
-            begin, end = ((b * q.shape[1], (b + 1) * q.shape[1]) if call.offsets is None
-                          else call.offsets[b:b + 2].tolist())
-            keys = int(call.lens[b])
+            begin, end = ((b * q.shape[1], (b + 1) * q.shape[1]) if call.q_offsets is None
+                          else call.q_offsets[b:b + 2].tolist())
+            keys = int(call.kv_lens[b])
             if begin == end:
                 continue
             assert end - begin <= q_len and keys <= kv_len
             page = cache.shape[1]
-            rows = (call.table[b, :-(-keys // page), None].long() * page
+            rows = (call.page_table[b, :-(-keys // page), None].long() * page
                     + torch.arange(page)).flatten()[:keys]
             visible = reference._visible(spec["mask"], 1, end - begin, keys, named, b, begin)[0]
             made, sums = reference.attend(flat[begin:end], lines[rows][:, None],
                                           lines[rows][:, None, :call.latent], visible, scale)
             written[begin:end] = made.to(out.dtype)
             if call.lse is not None:
-                if call.offsets is None:
+                if call.q_offsets is None:
                     call.lse[b] = sums
                 else:
                     call.lse[:, begin:end] = sums

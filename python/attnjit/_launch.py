@@ -270,8 +270,9 @@ class Launcher:
                                         "none), and masks over arrays; or use attnjit.Service")
         torch = sys.modules["torch"]
         # NOTE: not in a graph, which may run beside another one of the same stream.
-        keeps = self._needed <= _KEPT_BYTES and not (
-            q.is_cuda and torch.cuda.is_current_stream_capturing())
+        # And records of waits are not zero again.
+        keeps = (self._needed <= _KEPT_BYTES and self._zero_bytes <= CLAIMS_BYTES
+                 and not (q.is_cuda and torch.cuda.is_current_stream_capturing()))
         key = q.device, self.args.stream
         memory = _kept.get(key) if keeps else None
         if memory is None or memory.numel() < self._needed:

@@ -386,6 +386,7 @@ def eight_bits(gpu):
             gaps = Tensor(DOC, (2, 8), "float32", strides=(16, 1))
             fails(lambda: call((gaps, *of_heads[1:]), service), ValueError, "contiguous")
             quantised = Tensor(O, (2, 30, 8, 64), kind)
+            _launch._local.recent.clear()  # whose last one is then this call's
             call(one, service, out=quantised, output_scale=one[2])
             args = list(_launch._local.recent.values())[-1].args
             assert [args.q_scale, args.k_scale, args.v_scale, args.output_scale] == [
@@ -594,7 +595,11 @@ def zero_bytes(gpu, folder):
                 del sys.modules["torch"]
                 if kept is not None:
                     sys.modules["torch"] = kept
-            assert (memory.size, memory.zero) == (needed, zero)
+            # One that is kept serves launches that claim their work, too.
+            is_kept = memory in _launch._kept.values()
+            _launch._kept.clear()
+            assert is_kept == (zero <= 256)
+            assert (memory.size, memory.zero) == (needed, 256 if is_kept else zero)
             assert launcher.args.workspace_bytes == needed
 
 

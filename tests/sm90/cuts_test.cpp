@@ -318,9 +318,6 @@ TEST_F(Sm90CutKernels, LayoutsOfKeys) {
 TEST_F(Sm90CutKernels, TypesAndMasks) {
   AttentionSpec eight = cut_spec(4, 4, 128, 16);
   eight.qkv_dtype = Dtype::kE4m3;
-  AttentionSpec widened = cut_spec(4, 4, 128, 16);
-  widened.kv_dtype = Dtype::kE4m3;
-  widened.scales = Scales::kHead;
   AttentionSpec window = cut_spec(4, 2, 104, 16);
   window.mask = tree(MaskSpec::Kind::kAnd, {mask_of(MaskSpec::Kind::kCausal), window_of(1600)});
   AttentionSpec deep = cut_spec(4, 2, 256, 16);
@@ -331,7 +328,6 @@ TEST_F(Sm90CutKernels, TypesAndMasks) {
   expect_all({{deep, lengths, {9}},
               {window, {{40, 1}, {2600, 3000}}, {9}},
               {eight, lengths, {7}},
-              {widened, lengths, {7}},
               {floats, lengths, {5}}},
              3);
 }

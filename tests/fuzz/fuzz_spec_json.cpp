@@ -14,7 +14,9 @@ void check_document(const SpecDocument& document) {
   require(validate(document.spec, document.options).empty());
   const std::string json = spec_to_json(document.spec, document.options);
   const Result<SpecDocument> again = spec_from_json(json);
-  require(again.ok() && *again == document);
+  // NOTE: what a spec says by default is left out of its text.
+  require(again.ok() && resolve(again->spec) == resolve(document.spec) &&
+          again->options == document.options);
   require(spec_to_json(again->spec, again->options) == json);
   const AttentionSpec resolved = resolve(document.spec);
   require(resolved.ov_depth > 0 && resolved.output_dtype.has_value());

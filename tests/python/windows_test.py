@@ -77,10 +77,11 @@ def of_sglang(window):
     from attnjit.integrations import sglang_backend
 
     layer = types.SimpleNamespace(
-        is_cross_attention=False, attn_type="DECODER", pos_encoding_mode="NONE", logit_cap=0,
-        logit_capping_method="tanh", xai_temperature_len=-1, use_irope=False,
-        sliding_window_size=window - 1, scaling=1.0, layer_id=0)
-    return sglang_backend.layer_options(layer, None)["mask"]
+        tp_q_head_num=8, tp_k_head_num=8, qk_head_dim=64, v_head_dim=64, logit_cap=0,
+        attn_type="DECODER", is_cross_attention=False, use_irope=False,
+        sliding_window_size=window - 1)
+    runner = types.SimpleNamespace(use_mla_backend=False)
+    return sglang_backend.sglang_mask(sglang_backend.layer_of(layer, runner, sinks=False))
 
 
 def of_transformers(window):

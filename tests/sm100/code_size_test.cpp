@@ -52,7 +52,7 @@ TEST_F(Sm100CodeSize, ScoresAndOutputAreNoValues) {
 TEST_F(Sm100CodeSize, PartsOfSequencesStandAtOnePlaceEach) {
   AttentionSpec spec =
       of_sequences(base_spec(Arch::kSm100a, 8, 4, 128, mask_of(Kind::kCausal)), 64, true);
-  spec.num_partitions = 0;
+  spec.num_partitions = 4;
   const auto kernel = compiled(spec);
   ASSERT_TRUE(kernel);
   const std::string& ptx = kernel->generated.ptx;

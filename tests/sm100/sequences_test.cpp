@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../kernel_fixture.h"
+#include "plan/sm100/sm100_plan.h"
 
 namespace attnjit::sm100 {
 namespace {
@@ -108,6 +109,27 @@ TEST_F(Sm100Sequences, DecodesOfAnyGroup) {
   spec.partition_keys = 128;
   trials.push_back({spec, {{{1}, {200, 3}}}});
   expect_passes(some_of(trials, 2));
+}
+
+// Behind whole positions of a group some rows of each tile are nobody's: of several tiles, of one
+// and of two query tiles a CTA, of partitions, and where O is stored by threads and by TMA.
+TEST_F(Sm100Sequences, PromptsOfAnyGroup) {
+  std::vector<Trial> trials;
+  AttentionSpec spec = with_group(sequences_spec(64, 16, true), 10, 5);
+  spec.sink = true;
+  trials.push_back({spec, {{{60, 1, 25, 0, 130}, {200, 129, 25, 7, 150}}}});
+  spec = with_group(sequences_spec(128, 16, true), 7, 7);
+  spec.num_partitions = 2;
+  trials.push_back({spec, {{{40, 1, 18}, {200, 300, 18}}}});
+  spec = with_group(sequences_spec(64, 64, false), 12, 6);
+  spec.score_mod.kind = ScoreModSpec::Kind::kAlibi;
+  trials.push_back({spec, {{{45}, {45, 130}}}});
+  for (const Trial& trial : some_of(trials, 2)) {
+    const auto planned = plan(*ResolvedSpec::make(trial.spec));
+    ASSERT_TRUE(planned.ok());
+    EXPECT_TRUE(planned->sm100->variants.front().fuse_gqa);
+    expect_passes(trial.spec, trial.batches);
+  }
 }
 
 TEST_F(Sm100Sequences, WrongTablesAndLengthsDoNoHarm) {

@@ -152,9 +152,9 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
     }
   }
 
-  /// Whether these tiles are to be cut, where each CTA has a share of `share` ticks: as the longest
-  /// takes longer, and a run's begin and end; or as the last round of
-  /// nearly equal ones, besides which there is little, would leave many CTAs idle.
+  /// Whether these tiles are to be cut, where each CTA has a share of `share` ticks. The longest
+  /// takes longer than a share and a range's begin and end; or tiles are nearly equal, there is
+  /// little beside them, and their last round would leave many CTAs idle.
   ATTNJIT_DEVICE static bool is_worth_it(const Sums& sums, float share, float whole) {
     const auto most = static_cast<float>(sums.most);
     if (most > kMuchLonger * share + kRunTicks) return true;
@@ -162,14 +162,6 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
     if (mean < 0.8f * most || whole > 0.25f * sums.about) return false;
     const float rounds = ceilf(__fdividef(sums.tiles * share, sums.about));
     return rounds * mean > kMuchLonger * (share + kRunTicks);
-  }
-
-  ATTNJIT_DEVICE static float warp_sum(float value) {
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
-      value += __shfl_xor_sync(kAll, value, distance);
-    }
-    return value;
   }
 
   /// Where the CTA's run begins: {the sequence, ticks of it that the runs before have, ticks of the

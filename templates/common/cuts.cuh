@@ -12,13 +12,12 @@
 #include "common/integers.cuh"
 #include "common/list_place.cuh"
 #include "common/partitions.cuh"
+#include "common/tile_kinds.cuh"
 
 namespace attnjit {
 
-/// Ticks of a KV tile's products with rows that are few, which wait for their keys, and with those
-/// of a full tile: measured of both in one launch, on an H200 at depth 128. And what a work tile
-/// takes beside them.
-constexpr int kFewTicks = 2, kFullTicks = 3, kTileTicks = 6;
+/// Ticks that a work tile takes beside its KV tiles.
+constexpr int kTileTicks = 6;
 
 /// Tiles are cut that take more of a CTA's mean share than this, and more ticks than these.
 constexpr float kCutShare = 0.25f;

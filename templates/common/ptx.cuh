@@ -66,6 +66,13 @@ ATTNJIT_DEVICE int lane_id() {
 /// shfl.sync.idx (9.7.9): lane 0's value; tells the compiler that it is the same in the warp.
 ATTNJIT_DEVICE int warp_uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 
+/// shfl.sync.bfly (9.7.9): the sum of a warp's values, in every lane.
+ATTNJIT_DEVICE float warp_sum(float x) {
+#pragma unroll
+  for (int lanes = 1; lanes < 32; lanes *= 2) x += __shfl_xor_sync(0xffffffffu, x, lanes);
+  return x;
+}
+
 /// The value, unknown to the compiler: what is computed from it is computed after here, and not
 /// kept in registers from before. Emits nothing.
 ATTNJIT_DEVICE u32 opaque(u32 value) {

@@ -7,9 +7,10 @@
 
 namespace attnjit {
 
-/// The time of a tile that computes, in that of one whose rows are few and wait for their keys.
-/// Measured of both in one launch, on an H200 at depth 128.
-constexpr float kFullTime = 1.5f;
+/// Ticks of a KV tile's products with rows that are few, which wait for their keys, and with those
+/// of a full tile: measured of both in one launch, on an H200 at depth 128.
+constexpr int kFewTicks = 2, kFullTicks = 3;
+constexpr float kFullTime = static_cast<float>(kFullTicks) / kFewTicks;
 
 /// Tiles of a head (or of packed heads) of each kind, and the time that they take: in keys of a
 /// tile whose rows are few.
@@ -53,15 +54,6 @@ struct TileKinds {
     const float rounds = fmaxf(rintf(__fdividef(tiles, fmaxf(share, 1))), 1);
     const int ctas = min(max(static_cast<int>(ceilf(__fdividef(tiles, rounds))), 1), all - 1);
     return few_longer ? -ctas : ctas;
-  }
-
- private:
-  ATTNJIT_DEVICE static float warp_sum(float value) {
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
-      value += __shfl_xor_sync(0xffffffffu, value, distance);
-    }
-    return value;
   }
 };
 

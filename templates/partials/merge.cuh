@@ -11,15 +11,10 @@
 
 namespace attnjit::partials {
 
-/// The largest (or the sum) of a warp's values, in every lane.
+/// The largest of a warp's values, in every lane.
 ATTNJIT_DEVICE float warp_max(float x) {
 #pragma unroll
   for (int lanes = 1; lanes < 32; lanes *= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, lanes));
-  return x;
-}
-ATTNJIT_DEVICE float warp_sum(float x) {
-#pragma unroll
-  for (int lanes = 1; lanes < 32; lanes *= 2) x += __shfl_xor_sync(0xffffffffu, x, lanes);
   return x;
 }
 

@@ -13,7 +13,7 @@ OF_VLLM = {"vllm:time_to_first_token_seconds_bucket", "vllm:inter_token_latency_
 def main(root):
     with attnjit.Service(no_disk_cache=1) as service:
         shown = set(re.findall(r"^# TYPE (\w+)", service.prometheus(), re.MULTILINE))
-    source = (root / "python/attnjit/integrations/vllm_service.py").read_text(encoding="utf-8")
+    source = (root / "python/attnjit/integrations/_environment.py").read_text(encoding="utf-8")
     shown |= set(re.findall(r"# TYPE (attnjit_\w+)", source))
     board = json.loads((root / "docs/vllm-grafana.json").read_text(encoding="utf-8"))
     expressions = [one["expr"] for panel in board["panels"] for one in panel["targets"]]

@@ -18,7 +18,8 @@ from .. import AttnjitError, Service, __version__
 from .._abi import command_path
 from .._nvrtc import nvrtc_path
 from . import manifests
-from .vllm_names import EARLY_GROUP, FORBID, GROUP, TESTED
+from ._environment import FORBID, forbids_compiles
+from .vllm_names import EARLY_GROUP, GROUP, TESTED
 
 _ENVIRONMENT = 4  # the command's exit code where the environment lacks something
 
@@ -109,7 +110,7 @@ def examine(given: argparse.Namespace) -> Dict[str, Any]:
     said: Dict[str, Any] = {
         "version": __version__, "machine": machine, "torch": {"version": version_of("torch")},
         "vllm": {"version": version_of("vllm"), "tested": TESTED, "plug_ins": plug_ins()},
-        "compiling_forbidden": os.environ.get(FORBID, "0") not in ("", "0"),
+        "compiling_forbidden": forbids_compiles(),
         "arch": given.arch or next((one["arch"] for one in gpus if one.get("arch")), None)}
     if given.config is not None:
         if said["arch"] is None:

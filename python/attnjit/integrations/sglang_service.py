@@ -10,11 +10,11 @@ from collections import Counter
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Set
 
 from .. import Service, __version__
+from ._environment import cache_place, forbids_compiles, launches_text
 from ._layers import Layer, Server
 from ._metrics import Reporter, reporter_of
 
 logger = logging.getLogger("sglang.attnjit")
-FORBID = "ATTNJIT_FORBID_COMPILE"  #: of the environment: a kernel that no cache has is an error
 
 _services: List[Service] = []  # of this process: at most one
 _reporters: List[Optional[Reporter]] = []
@@ -27,13 +27,9 @@ def service() -> Service:
     """The Service of all layers."""
     if not _services or _services[0].forked:
         _asked.clear()
-        _services[:] = [Service(forbid_compile=int(_forbidden()))]
+        _services[:] = [Service(forbid_compile=int(forbids_compiles()))]
         _reporters[:] = [reporter_of(counters, _labels)]
     return _services[0]
-
-
-def _forbidden() -> bool:
-    return os.environ.get(FORBID, "0") not in ("", "0")
 
 
 def ask(specs: Iterable[Dict[str, Any]]) -> None:
@@ -47,11 +43,7 @@ def ask(specs: Iterable[Dict[str, Any]]) -> None:
 
 def counters() -> str:
     """The counters of this process, in Prometheus's text format."""
-    lines = ["# HELP attnjit_launches_total Launches; those of a graph count once.",
-             "# TYPE attnjit_launches_total counter"]
-    lines += [f'attnjit_launches_total{{kernel="{name}"}} {count}'
-              for name, count in sorted(launches.items())]
-    return _services[0].prometheus() + "\n".join(lines) + "\n"
+    return _services[0].prometheus() + launches_text(launches)
 
 
 def _labels() -> Dict[str, str]:
@@ -71,8 +63,8 @@ def say_start(arch: Optional[str], layers: Mapping[Layer, int], server: Server,
     logger.info("attnjit %s serves %s on %s, kernels from %s%s; it does not serve %s", __version__,
                 "; ".join(f"{count} layers of {_text(kind, server)}"
                           for kind, count in layers.items()),
-                arch or "a GPU that it does not know", _cache(),
-                ", and compiles none" if _forbidden() else "", refused)
+                arch or "a GPU that it does not know", cache_place(),
+                ", and compiles none" if forbids_compiles() else "", refused)
 
 
 def _text(layer: Layer, server: Server) -> str:
@@ -84,11 +76,3 @@ def _text(layer: Layer, server: Server) -> str:
         (layer.chunk, f"chunks of {layer.chunk}"), (layer.softcap, f"a softcap of {layer.softcap}"),
         (layer.both_ways, "encoder"), (layer.cross, "cross attention"),
         (server.cache != "auto", "a cache of e4m3")) if holds)
-
-
-def _cache() -> str:
-    """Where kernels lie, as cache/README.md has it."""
-    if "ATTNJIT_CACHE_DIR" in os.environ:
-        return os.environ["ATTNJIT_CACHE_DIR"] or "memory alone"
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(home, "attnjit")

@@ -12,12 +12,12 @@ from typing import Any, Dict, Iterable, List, Optional, Set
 from vllm.logger import init_logger
 
 from .. import Kernel, Service, Spec, __version__
+from ._environment import cache_place, forbids_compiles, launches_text
 from ._metrics import Reporter, reporter_of
-from .vllm_names import FORBID, RECORD
+from .vllm_names import RECORD
 
 # NOTE: of vLLM's names, by which its configuration of logs knows who may speak.
 logger = init_logger("vllm.attnjit")
-RECORD = "ATTNJIT_RECORD_KEYS"  #: of the environment: a file that gets each kernel asked for
 
 _services: List[Service] = []  # of this process: at most one
 _reporters: List[Optional[Reporter]] = []
@@ -50,38 +50,12 @@ class _Recorded(Service):
         return self._timed("try_get", super().try_get, spec)
 
 
-class _Recorded(Service):
-    """Writes to a file, a line of JSON each, which kernels are asked for and how long that took."""
-
-    def _timed(self, event: str, call: Any, spec: Any, *arguments: Any, **more: Any) -> Any:
-        began = time.perf_counter()
-        found = call(spec, *arguments, **more)
-        prepared = found if event == "prepare" else spec
-        line = {"event": event, "key": prepared.key, "process": os.getpid(),
-                "ms": round(1e3 * (time.perf_counter() - began), 3)}
-        if event == "prepare":
-            line["spec"] = dict(prepared.fields)
-        with open(os.environ[RECORD], "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-        return found
-
-    def prepare(self, spec: Any) -> Spec:
-        return self._timed("prepare", super().prepare, spec)
-
-    def get(self, spec: Spec, *arguments: Any, **more: Any) -> Kernel:
-        return self._timed("get", super().get, spec, *arguments, **more)
-
-    def try_get(self, spec: Spec) -> Optional[Kernel]:
-        return self._timed("try_get", super().try_get, spec)
-
-
 def service() -> Service:
     """The Service of all layers."""
     if not _services or _services[0].forked:
-        forbidden = int(os.environ.get(FORBID, "0") not in ("", "0"))
         _asked.clear()
         kind = _Recorded if os.environ.get(RECORD) else Service
-        _services[:] = [kind(on_compile=_tell_monitor, forbid_compile=forbidden)]
+        _services[:] = [kind(on_compile=_tell_monitor, forbid_compile=int(forbids_compiles()))]
         _reporters[:] = [reporter_of(counters, _labels)]
     return _services[0]
 
@@ -120,11 +94,7 @@ def raise_refused() -> None:
 
 def counters() -> str:
     """The counters of this process, in Prometheus's text format."""
-    lines = ["# HELP attnjit_launches_total Launches; those of a graph count once.",
-             "# TYPE attnjit_launches_total counter"]
-    lines += [f'attnjit_launches_total{{kernel="{name}"}} {count}'
-              for name, count in sorted(launches.items())]
-    return _services[0].prometheus() + "\n".join(lines) + "\n"
+    return _services[0].prometheus() + launches_text(launches)
 
 
 def _labels() -> Dict[str, str]:
@@ -146,14 +116,6 @@ def say_start(arch: Optional[str], layers: Iterable[Any], refused: str) -> None:
                     if hasattr(getattr(layer, "impl", None), "said"))
     logger.info("attnjit %s serves %s on %s, kernels from %s%s; it does not serve %s", __version__,
                 "; ".join(f"{count} layers of {kind}" for kind, count in kinds.items()),
-                arch or "a GPU that it does not know", _cache(),
-                ", and compiles none" if os.environ.get(FORBID, "0") not in ("", "0") else "",
+                arch or "a GPU that it does not know", cache_place(),
+                ", and compiles none" if forbids_compiles() else "",
                 refused)
-
-
-def _cache() -> str:
-    """Where kernels lie, as cache/README.md has it."""
-    if "ATTNJIT_CACHE_DIR" in os.environ:
-        return os.environ["ATTNJIT_CACHE_DIR"] or "memory alone"
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(home, "attnjit")

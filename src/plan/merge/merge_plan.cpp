@@ -139,7 +139,7 @@ bool splits(const AttentionSpec& spec) {
   if (spec.num_partitions == 1) return false;
   // NOTE: warps that copy rows each find the CTA's work for themselves; and who finds and claims
   // work would spill beside long KV tiles, beside O of more columns at depth 192, and where K and V
-  // are widened.
+  // are upcast.
   const bool fits = spec.qk_depth > 192 || (spec.qk_depth > 96 && spec.ov_depth <= 128);
   const bool cuts = family.cuts_ragged && !copies_rows(spec) && !widens_kv(spec) && fits;
   return cuts || !spec.ragged || spec.max_q_len > 0 || spec.mla == Mla::kDecode;

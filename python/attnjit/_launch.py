@@ -42,6 +42,9 @@ class _Local(threading.local):
         self.launchers: Dict[Tuple, "Launcher"] = {}  # by what decides the kernel
         self.recent: Dict[Tuple, "Launcher"] = {}  # the last one by mask, Service and stream
         self.waiting: Dict[Tuple, "_Waiting"] = {}  # by the keys that `launchers` lacks
+        # Workspaces by device and stream; their claims are zero again after each launch. NOTE: the
+        # thread's own: another thread's attention may come between an attention and its merge.
+        self.kept: Dict[Tuple[Any, int], Any] = {}
         self.fell_back = False  # in the last call
 
 
@@ -120,10 +123,7 @@ class Tensors(NamedTuple):
         return "head" if of_heads else "token"
 
 
-#: Workspaces by device and stream, whose launches follow one another; their claims are zero again
-#: after each. Larger ones are asked for with each launch.
-_kept: Dict[Tuple[Any, int], Any] = {}
-_KEPT_BYTES = 64 << 20
+_KEPT_BYTES = 64 << 20  # larger workspaces are asked for with each launch
 
 
 class Launcher:
@@ -274,14 +274,14 @@ class Launcher:
         keeps = (self._needed <= _KEPT_BYTES and self._zero_bytes <= CLAIMS_BYTES
                  and not (q.is_cuda and torch.cuda.is_current_stream_capturing()))
         key = q.device, self.args.stream
-        memory = _kept.get(key) if keeps else None
+        memory = _local.kept.get(key) if keeps else None
         if memory is None or memory.numel() < self._needed:
             memory = torch.empty(self._needed, dtype=torch.uint8, device=q.device)
             zero_bytes = CLAIMS_BYTES if keeps else self._zero_bytes
             if zero_bytes:
                 memory[:zero_bytes].zero_()
             if keeps:
-                _kept[key] = memory
+                _local.kept[key] = memory
         self.args.workspace, self.args.workspace_bytes = memory.data_ptr(), self._needed
         return memory
 

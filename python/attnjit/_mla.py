@@ -12,7 +12,7 @@ from ._attention import _DECODE_ROWS, _MAX_DECODE_ROWS, _bound, _params, _plain
 from ._device import architecture
 from ._errors import InvalidError, refused, wrong_type
 from ._tensors import SPEC_DTYPES, dtype_name, is_packed, overlaps, view
-from .masks import Mask, ScoreMod, as_mask, as_score_mod, declared_params
+from .masks import Mask, as_mask, as_score_mod, declared_params
 from .service import SERVICES, Service
 
 ROPE = 64  #: elements with positions, the last ones of a row of 576 or 320

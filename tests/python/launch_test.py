@@ -596,8 +596,8 @@ def zero_bytes(gpu, folder):
                 if kept is not None:
                     sys.modules["torch"] = kept
             # One that is kept serves launches that claim their work, too.
-            is_kept = memory in _launch._kept.values()
-            _launch._kept.clear()
+            is_kept = memory in _launch._local.kept.values()
+            _launch._local.kept.clear()
             assert is_kept == (zero <= 256)
             assert (memory.size, memory.zero) == (needed, 256 if is_kept else zero)
             assert launcher.args.workspace_bytes == needed

@@ -7,7 +7,9 @@ are recorded. With --time it prints what a call costs.
 import os
 import sys
 import tempfile
+import threading
 import time
+import types
 
 try:
     import torch
@@ -33,7 +35,7 @@ def workspace(self, q):
     return memory
 
 
-_launch.Launcher._workspace = workspace
+kept_workspace, _launch.Launcher._workspace = _launch.Launcher._workspace, workspace
 
 
 def tensors(*shape, dtype=torch.bfloat16):
@@ -122,6 +124,22 @@ def copied():
         for given in (numbers.t(), lens):
             assert any(torch.equal(one, given) and one.is_contiguous() for one in made), (turn, given)
     _launch.packed_on = copy
+
+
+def workspaces():
+    """A thread keeps one for a stream, and shares it with no other thread."""
+    launcher = types.SimpleNamespace(_needed=4096, _zero_bytes=16,
+                                     args=types.SimpleNamespace(stream=0))
+    made = []
+
+    def launches():
+        made.append([kept_workspace(launcher, tensors(1)) for _ in range(2)])
+
+    for thread in [threading.Thread(target=launches) for _ in range(2)]:
+        thread.start()
+        thread.join()
+    (first, again), (other, _) = made
+    assert first is again and first is not other
 
 
 def eight_bits(gpu):
@@ -260,6 +278,7 @@ with tempfile.TemporaryDirectory() as folder:
     service = attnjit.Service(cache_layers=folder, driver_path=gpu.path)
     eager(gpu)
     copied()
+    workspaces()
     eight_bits(gpu)
     compiled(gpu)
     falling_back(gpu)

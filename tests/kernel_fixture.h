@@ -16,7 +16,7 @@
 #include "./emulator/attention/generated_kernel.h"
 #include "gpu/verify_cases.h"
 #include "in_proof.h"
-#include "plan/launch/family_launch.h"
+#include "plan/plan_launch.h"
 #include "verify/numeric.h"
 #include "verify/reference.h"
 

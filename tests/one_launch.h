@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "attnjit/launch.h"
-#include "plan/signature.h"
+#include "plan/kernel/signature.h"
 
 namespace attnjit {
 

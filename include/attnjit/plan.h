@@ -18,6 +18,7 @@
 namespace attnjit {
 
 struct Sm90Plan;
+struct Sm90MlaPlan;
 struct Sm100Plan;
 struct Sm100MlaPlan;
 struct Tuning;     // tuning.h
@@ -266,6 +267,29 @@ struct PlannedMap {
   bool bits = false;  ///< of blocks that are seen in part it says which scores are visible
 };
 
+/// What launches that choose how may deal out as stream-K ranges of KV tiles: as many to each CTA,
+/// so that one begins and ends within a work tile.
+enum class StreamK : std::uint8_t {
+  kNone,
+  kTiles,      ///< the work tiles of sequences of one length (templates/common/run_marks.cuh)
+  kSequences,  ///< sequences whose heads share keys, as of absorbed MLA: the device finds whether
+  kHeads,      ///< .. or whose heads have keys of their own (templates/common/sequence_runs.cuh)
+};
+
+/// How the attention kernel of a plan that splits the keys leaves partial results to its merge.
+struct PartialLayout {
+  StreamK stream_k = StreamK::kNone;
+  /// Launches cut work tiles of so many rows, whose parts lie by CTAs; 0: they do not
+  /// (templates/common/cut_table.cuh).
+  int cut_rows = 0;
+  /// A row lies in the order in which quads of lanes have it (templates/common/quad_columns.cuh).
+  bool quad_order = false;
+
+  bool over_sequences() const {
+    return stream_k == StreamK::kSequences || stream_k == StreamK::kHeads;
+  }
+};
+
 /// The compiled side of one attention: a sequence of one or more kernels, which are the entries of
 /// one module. `supported` false: `reason` says what no template can do yet.
 struct KernelPlan {
@@ -277,14 +301,16 @@ struct KernelPlan {
   std::vector<PlannedKernel> kernels = std::vector<PlannedKernel>(1);
   std::vector<WorkspaceId> workspaces;
   std::optional<PlannedMap> map;  ///< set where a kernel makes one, or a launch may be given one
+  PartialLayout partials;
   std::vector<Deviation> deviations;
   std::vector<Waiver> waivers;
   std::shared_ptr<const TuningRow> tuned_by;  ///< the row whose choices it has; null: none
 
   // At most one is set.
   std::shared_ptr<const Sm90Plan> sm90;           ///< for sm_90a
+  std::shared_ptr<const Sm90MlaPlan> sm90_mla;    ///< for absorbed MLA and deep heads there
   std::shared_ptr<const Sm100Plan> sm100;         ///< for sm_100a and sm_103a
-  std::shared_ptr<const Sm100MlaPlan> sm100_mla;  ///< for absorbed MLA there
+  std::shared_ptr<const Sm100MlaPlan> sm100_mla;  ///< for absorbed MLA and deep heads there
 
   /// The kernel that computes the attention: the first.
   PlannedKernel& main() { return kernels.front(); }

@@ -150,7 +150,7 @@ Result<MaskPicture> draw_mask(const ResolvedSpec& spec, const KernelPlan& plan,
   if (plan.sm90) {
     picture.tile_queries = std::max(64 / sm90_packed_heads(*plan.sm90, spec), 1);
     picture.tile_keys = plan.sm90->BN;
-  } else if (plan.sm100_mla) {
+  } else if (plan.sm90_mla || plan.sm100_mla) {
     picture.tile_queries = std::max(MlaTiles::kRows >> mla_head_shift(spec), 1);
     picture.tile_keys = MlaTiles::kKeys;
   } else {

@@ -8,7 +8,7 @@
 
 #include "driver/launch_state.h"
 #include "driver/tensor_map.h"
-#include "plan/signature.h"
+#include "plan/kernel/signature.h"
 
 namespace attnjit {
 namespace {

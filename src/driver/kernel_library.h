@@ -18,7 +18,7 @@
 
 #include "attnjit/driver.h"
 #include "driver/cuda_api.h"
-#include "plan/launch/family_launch.h"
+#include "plan/plan_launch.h"
 
 namespace attnjit {
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/problems.h"
-#include "plan/signature.h"
+#include "plan/kernel/signature.h"
 #include "spec/names.h"
 #include "spec/resolved_spec.h"
 #include "spec/spec_fields.h"

@@ -2,11 +2,12 @@
 // The table of kernel families, and what asks it.
 #include "plan/family.h"
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
-#include "plan/forward_support.h"
+#include "plan/kernel/family_traits.h"
 #include "plan/merge/merge_plan.h"
 #include "plan/sm100/sm100_json.h"
 #include "plan/sm100/sm100_plan.h"
@@ -14,6 +15,7 @@
 #include "plan/sm100_mla/sm100_mla_plan.h"
 #include "plan/sm90/sm90_json.h"
 #include "plan/sm90/sm90_plan.h"
+#include "plan/sm90_mla/sm90_mla_json.h"
 #include "plan/sm90_mla/sm90_mla_plan.h"
 
 namespace attnjit {
@@ -31,10 +33,10 @@ Status plan_sm90(const TuningValues* tuned, KernelPlan& plan) {
 Status plan_sm90_mla(const TuningValues* tuned, KernelPlan& plan) {
   plan.reason = sm90_mla_unsupported_reason(plan.spec);
   plan.supported = plan.reason.empty();
-  Result<Sm90Plan> mla = make_sm90_mla_plan(plan.spec, tuned);
+  Result<Sm90MlaPlan> mla = make_sm90_mla_plan(plan.spec, tuned);
   if (!mla) return mla.error();
-  plan.sm90 = std::make_shared<const Sm90Plan>(*std::move(mla));
-  return plan.supported ? fill_from_sm90_mla(*plan.sm90, plan) : Status();
+  plan.sm90_mla = std::make_shared<const Sm90MlaPlan>(*std::move(mla));
+  return plan.supported ? fill_from_sm90_mla(*plan.sm90_mla, plan) : Status();
 }
 
 Status plan_sm100(const TuningValues* tuned, KernelPlan& plan) {
@@ -69,70 +71,35 @@ PartitionChoice only(const KernelPlan& plan, const LaunchShapes& shapes,
   return {partitions, partitions};
 }
 
-constexpr KernelFamily kSm90{
-    &plan_sm90,
-    &sm90_partitions,
-    true,
-    true,
-    nullptr,
-    &plan_sm90_launch,
-    [](const KernelPlan& plan) { return sm90_knobs(*plan.sm90); },
-    [](const KernelPlan& plan, nlohmann::ordered_json& json) {
-      if (plan.sm90 != nullptr) add_sm90(*plan.sm90, json);
-    },
-};
-constexpr KernelFamily kSm90Mla{
-    &plan_sm90_mla, &sm90_mla_partitions,  false,           false,
-    nullptr,        &plan_sm90_mla_launch, &sm90_mla_knobs, kSm90.print,
-};
-constexpr KernelFamily kSm100{
-    &plan_sm100,
-    &only<&sm100_partitions>,
-    false,
-    true,
-    &sm100_rows_per_list,
-    &plan_sm100_launch,
-    [](const KernelPlan& plan) { return sm100_knobs(*plan.sm100); },
-    [](const KernelPlan& plan, nlohmann::ordered_json& json) {
-      if (plan.sm100 != nullptr) add_sm100(*plan.sm100, json);
-    },
-};
-constexpr KernelFamily kSm100Mla{
-    &plan_sm100_mla,
-    &sm100_mla_partitions,
-    false,
-    false,
-    nullptr,
-    &plan_sm100_mla_launch,
-    &sm100_mla_knobs,
-    [](const KernelPlan& plan, nlohmann::ordered_json& json) {
-      if (plan.sm100_mla != nullptr) add_sm100_mla(*plan.sm100_mla, json);
-    },
-};
+/// Adds the fields of the plan that a family made, if it made one.
+template <auto kMade, auto kAdd>
+void print(const KernelPlan& plan, nlohmann::ordered_json& json) {
+  if (plan.*kMade != nullptr) kAdd(*(plan.*kMade), json);
+}
 
-constexpr KernelFamily kMerge{
-    [](const TuningValues*, KernelPlan& plan) { return plan_merge(plan); },
-    nullptr,
-    false,
-    false,
-    nullptr,
-    &plan_merge_launch,
-    [](const KernelPlan&) { return std::vector<TuningKnob>(); },
-    [](const KernelPlan&, nlohmann::ordered_json&) {},
-};
+std::vector<TuningKnob> no_knobs(const KernelPlan&) { return {}; }
+void print_nothing(const KernelPlan&, nlohmann::ordered_json&) {}
+
+/// By FamilyId.
+constexpr std::array<KernelFamily, 5> kFamilies{{
+    {&plan_sm90, &sm90_partitions, nullptr, &plan_sm90_launch,
+     [](const KernelPlan& plan) { return sm90_knobs(*plan.sm90); },
+     &print<&KernelPlan::sm90, &add_sm90>},
+    {&plan_sm90_mla, &sm90_mla_partitions, nullptr, &plan_sm90_mla_launch, &sm90_mla_knobs,
+     &print<&KernelPlan::sm90_mla, &add_sm90_mla>},
+    {&plan_sm100, &only<&sm100_partitions>, &sm100_rows_per_list, &plan_sm100_launch,
+     [](const KernelPlan& plan) { return sm100_knobs(*plan.sm100); },
+     &print<&KernelPlan::sm100, &add_sm100>},
+    {&plan_sm100_mla, &sm100_mla_partitions, nullptr, &plan_sm100_mla_launch, &sm100_mla_knobs,
+     &print<&KernelPlan::sm100_mla, &add_sm100_mla>},
+    {[](const TuningValues*, KernelPlan& plan) { return plan_merge(plan); }, nullptr, nullptr,
+     &plan_merge_launch, &no_knobs, &print_nothing},
+}};
 
 }  // namespace
 
 const KernelFamily& family_of(const AttentionSpec& spec) {
-  if (spec.merge) return kMerge;
-  switch (spec.arch) {
-    case Arch::kSm90a:
-      return spec.mla == Mla::kDecode || has_deep_heads(spec) ? kSm90Mla : kSm90;
-    case Arch::kSm100a:
-    case Arch::kSm103a:
-      return spec.mla == Mla::kDecode || has_deep_heads(spec) ? kSm100Mla : kSm100;
-  }
-  return kSm100;
+  return kFamilies.at(static_cast<std::size_t>(family_id(spec)));
 }
 
 std::vector<TuningKnob> tuning_knobs(const KernelPlan& plan) {

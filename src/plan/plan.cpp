@@ -7,13 +7,51 @@
 #include "attnjit/tuning.h"
 #include "base/architectures.h"
 #include "plan/family.h"
-#include "plan/launch/wait_records.h"
+#include "plan/kernel/partials.h"
+#include "plan/kernel/sequence.h"
 #include "plan/map/map_plan.h"
 #include "plan/merge/merge_plan.h"
-#include "plan/sequence.h"
 #include "spec/resolved_spec.h"
 
 namespace attnjit {
+
+namespace {
+
+using Step = Status (*)(const TuningValues* tuned, KernelPlan& plan);
+
+/// What plan() does, in its order.
+constexpr Step kSteps[] = {
+    // NOTE: the claims are first, and in every plan that has a workspace: so the kernels of several
+    // plans may share one buffer, in which the same bytes are zero before and after each of their
+    // launches. What also must be zero is second, so that it is the begin of the buffer.
+    [](const TuningValues*, KernelPlan& plan) {
+      plan.workspaces = {WorkspaceId::kClaims};
+      if (has_wait_records(plan)) plan.workspaces.push_back(WorkspaceId::kWaitRecords);
+      add_merge_workspaces(plan);
+      add_map_workspaces(plan);
+      return Status();
+    },
+    [](const TuningValues* tuned, KernelPlan& plan) {
+      return family_of(plan.spec).plan(tuned, plan);
+    },
+    [](const TuningValues*, KernelPlan& plan) {
+      if (plan.supported) plan.reason = why_no_map(plan.spec);
+      plan.supported = plan.supported && plan.reason.empty();
+      return Status();
+    },
+    [](const TuningValues*, KernelPlan& plan) {
+      if (plan.supported && merges(plan.spec)) plan.kernels.push_back(merge_kernel(plan));
+      if (plan.supported) add_map_kernels(plan);
+      return Status();
+    },
+    [](const TuningValues*, KernelPlan& plan) {
+      const bool only_claims = plan.workspaces.size() == 1;
+      if (only_claims && !uses(plan, WorkspaceId::kClaims)) plan.workspaces.clear();
+      return Status();
+    },
+};
+
+}  // namespace
 
 Result<KernelPlan> plan(const AttentionSpec& spec, const PlanOptions& options,
                         const Tuning* tuning) {
@@ -33,22 +71,9 @@ Result<KernelPlan> plan(const ResolvedSpec& spec, const Tuning* tuning) {
   const TuningRow* row = tuning == nullptr ? nullptr : find_tuning(*tuning, plan.spec);
   const TuningValues* tuned = row == nullptr ? nullptr : &row->choose;
   if (row != nullptr) plan.tuned_by = std::make_shared<const TuningRow>(*row);
-  // NOTE: first, and in every plan that has a workspace: so the kernels of several plans may share
-  // one buffer, in which the same bytes are zero before and after each of their launches.
-  plan.workspaces = {WorkspaceId::kClaims};
-  // NOTE: second, so that what must be zero is the begin of the buffer.
-  if (has_wait_records(plan)) plan.workspaces.push_back(WorkspaceId::kWaitRecords);
-  add_merge_workspaces(plan);
-  add_map_workspaces(plan);
-  if (Status made = family_of(plan.spec).plan(tuned, plan); !made) return made.error();
-  if (plan.supported) {
-    plan.reason = why_no_map(plan.spec);
-    plan.supported = plan.reason.empty();
+  for (const Step step : kSteps) {
+    if (Status taken = step(tuned, plan); !taken) return taken.error();
   }
-  if (plan.supported && merges(plan.spec)) plan.kernels.push_back(merge_kernel(plan));
-  if (plan.supported) add_map_kernels(plan);
-  const bool only_claims = plan.workspaces.size() == 1;
-  if (only_claims && !uses(plan, WorkspaceId::kClaims)) plan.workspaces.clear();
   return plan;
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/kernel/sequence.h"
 #include "plan/launch/wait_records.h"
 
 namespace attnjit::verify {

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "base/machine_limits.h"
-#include "plan/forward_support.h"
+#include "plan/kernel/forward_support.h"
 #include "plan/launch/tensors.h"
 #include "spec/kinds.h"
 #include "spec/names.h"

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <optional>
 
-#include "plan/forward_support.h"
+#include "plan/kernel/forward_support.h"
 #include "spec/names.h"
 #include "spec/spec_fields.h"
 #include "verify/dsv32.h"

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that each room of src/ includes only what docs/design.md allows it to, and that nothing stands at the root of
-the repository that docs/design.md does not name.
+"""Checks that each room of src/ includes only what docs/design.md allows it to, that each folder of src/plan includes
+only itself and folders on lower floors there, and that nothing stands at the root of the repository that
+docs/design.md does not name.
 
 Usage: rooms.py [FOLDER]     FOLDER is the repository's root (default: this script's repository).
 """
@@ -11,6 +12,8 @@ import sys
 
 ROW = re.compile(r"^\| `src/(\w+)` \|.*\| ([^|]*) \|$", re.MULTILINE)
 FIRST_COLUMN = re.compile(r"^\| ((?:`[\w./]+`(?:, )?)+) \|", re.MULTILINE)
+FLOOR = re.compile(r"^\| \d+ \| ((?:`plan[\w/]*`(?:, )?)+) \|", re.MULTILINE)
+PLAN_INCLUDE = re.compile(r'^ *# *include "(plan/[\w./]+)"', re.MULTILINE)
 INCLUDE = re.compile(r'^ *# *include "(\w+)/', re.MULTILINE)
 
 
@@ -36,6 +39,22 @@ def strangers(root, design):
             yield name
 
 
+def upward(root, design):
+    """Includes of src/plan that go to the same floor of another folder, or to a higher one."""
+    floors = {folder: floor for floor, cell in enumerate(FLOOR.findall(design)) for folder in re.findall(r"`([^`]+)`", cell)}
+    folders = {str(path.parent.relative_to(root / "src")): path for path in (root / "src/plan").rglob("*.cpp")}
+    for folder in sorted(set(folders) ^ set(floors)):
+        yield f"src/{folder}: docs/design.md lists the folders of src/plan, and no others, on floors"
+    for path in sorted((root / "src/plan").rglob("*")):
+        folder = str(path.parent.relative_to(root / "src"))
+        if path.suffix not in {".h", ".cpp"} or folder not in floors:
+            continue
+        for included in PLAN_INCLUDE.findall(path.read_text(encoding="utf-8")):
+            other = str(pathlib.PurePosixPath(included).parent)
+            if other != folder and floors.get(other, len(floors)) >= floors[folder]:
+                yield f"{path.relative_to(root)}: includes {included}, which is on no lower floor"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]).resolve()
     design = (root / "docs/design.md").read_text(encoding="utf-8")
@@ -51,6 +70,7 @@ def main():
             for other in set(INCLUDE.findall(path.read_text(encoding="utf-8"))) & rooms - {room}:
                 if allowed[room] is not None and other not in allowed[room]:
                     problems.append(f"{path.relative_to(root)}: src/{room} may not include src/{other}")
+    problems += upward(root, design)
     for line in problems:
         print(line, file=sys.stderr)
     sys.exit(1 if problems else 0)

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/sequence.h"
+#include "plan/kernel/sequence.h"
 #include "plan/sm100/sm100_plan.h"
 #include "plan/sm90/sm90_plan.h"
 #include "planned.h"

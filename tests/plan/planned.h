@@ -13,6 +13,7 @@
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
 #include "plan/sm90/sm90_plan.h"
+#include "plan/sm90_mla/sm90_mla_plan.h"
 
 namespace attnjit::plan_test {
 
@@ -79,7 +80,7 @@ inline void expect_without_gaps(const std::vector<MemoryRange>& ranges, std::int
 /// and two consumers.
 inline void expect_fits_sm90(const KernelPlan& plan) {
   EXPECT_LE(plan.main().smem_bytes, 232448);
-  EXPECT_LE(plan.sm90->producer_registers + 2 * plan.sm90->consumer_registers,
+  EXPECT_LE(plan.sm90_mla->producer_registers + 2 * plan.sm90_mla->consumer_registers,
             3 * plan.main().launch_registers);
   expect_without_gaps(plan.main().smem_map, plan.main().smem_bytes);
 }

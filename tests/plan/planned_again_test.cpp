@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/launch/family_launch.h"
+#include "plan/plan_launch.h"
 #include "planned.h"
 
 namespace attnjit {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels and workspaces of plans: each has its own meaning, and is found by it.
-#include "plan/sequence.h"
+#include "plan/kernel/sequence.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "plan/signature.h"
+#include "plan/kernel/signature.h"
 #include "sm100_plans.h"
 
 namespace attnjit {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "../one_launch.h"
-#include "plan/signature.h"
+#include "plan/kernel/signature.h"
 
 namespace attnjit::plan_test {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "../one_launch.h"
 #include "attnjit/tuning.h"
-#include "plan/sm90/sm90_plan.h"
+#include "plan/sm90_mla/sm90_mla_plan.h"
 #include "planned.h"
 
 namespace attnjit {
@@ -42,9 +42,8 @@ TEST(Sm90DeepPlan, FitsTheSmForEveryDepth) {
       spec.page_size = page_size;
       const KernelPlan plan = plan_of(spec);
       ASSERT_TRUE(plan.supported) << plan.reason;
-      const Sm90Plan& deep = *plan.sm90;
-      EXPECT_EQ(deep.num_stages, depth == 320 ? 2 : 1);
-      EXPECT_EQ(deep.num_v_stages, deep.num_stages);
+      EXPECT_EQ(plan.sm90_mla->tiles.num_stages, depth == 320 ? 2 : 1);
+      EXPECT_TRUE(plan.sm90_mla->tiles.own_v);
       expect_fits_sm90(plan);
     }
   }
@@ -95,21 +94,21 @@ TEST(Sm90DeepPlan, SaysWhatItDoesNotServe) {
 
 // Rows are of all the heads of a group where that wastes none, and in decodes.
 TEST(Sm90DeepPlan, PacksGroups) {
-  EXPECT_TRUE(plan_of(sm90_deep_spec(16, 8)).sm90->pack_gqa);
-  EXPECT_TRUE(plan_of(sm90_deep_spec(256, 128)).sm90->pack_gqa);
-  EXPECT_FALSE(plan_of(sm90_deep_spec(6, 3)).sm90->pack_gqa);
-  EXPECT_FALSE(plan_of(sm90_deep_spec(512, 256)).sm90->pack_gqa);
-  EXPECT_TRUE(plan_of(sm90_deep_decode(6, 3, 16)).sm90->pack_gqa);
-  EXPECT_FALSE(plan_of(sm90_deep_decode(6, 3, 17)).sm90->pack_gqa);
+  EXPECT_TRUE(plan_of(sm90_deep_spec(16, 8)).sm90_mla->pack_gqa);
+  EXPECT_TRUE(plan_of(sm90_deep_spec(256, 128)).sm90_mla->pack_gqa);
+  EXPECT_FALSE(plan_of(sm90_deep_spec(6, 3)).sm90_mla->pack_gqa);
+  EXPECT_FALSE(plan_of(sm90_deep_spec(512, 256)).sm90_mla->pack_gqa);
+  EXPECT_TRUE(plan_of(sm90_deep_decode(6, 3, 16)).sm90_mla->pack_gqa);
+  EXPECT_FALSE(plan_of(sm90_deep_decode(6, 3, 17)).sm90_mla->pack_gqa);
 }
 
 // Under a causal mask a CTA takes long tiles with short ones.
 TEST(Sm90DeepPlan, PairsTiles) {
-  EXPECT_TRUE(plan_of(sm90_deep_spec(16, 8)).sm90->pair_tiles);
+  EXPECT_TRUE(plan_of(sm90_deep_spec(16, 8)).sm90_mla->tiles.pair_tiles);
   AttentionSpec null = sm90_deep_spec(16, 8);
   null.mask.kind = MaskSpec::Kind::kNull;
-  EXPECT_FALSE(plan_of(null).sm90->pair_tiles);
-  EXPECT_FALSE(plan_of(sm90_deep_decode(16, 8, 1)).sm90->pair_tiles);
+  EXPECT_FALSE(plan_of(null).sm90_mla->tiles.pair_tiles);
+  EXPECT_FALSE(plan_of(sm90_deep_decode(16, 8, 1)).sm90_mla->tiles.pair_tiles);
 }
 
 // A tile of each 64 rows of the heads of each group; with few of them, the keys are split.
@@ -143,8 +142,7 @@ TEST(Sm90DeepPlan, TakesStagesFromATable) {
   };
   const Result<KernelPlan> fewer = planned(R"("num_stages": 1)");
   ASSERT_TRUE(fewer.ok()) << fewer.error().to_string();
-  EXPECT_EQ(fewer->sm90->num_stages, 1);
-  EXPECT_EQ(fewer->sm90->num_v_stages, 1);
+  EXPECT_EQ(fewer->sm90_mla->tiles.num_stages, 1);
   for (const char* wrong : {R"("num_stages": 4)", R"("BN": 128)", R"("cluster": 2)"}) {
     EXPECT_FALSE(planned(wrong).ok()) << wrong;
   }

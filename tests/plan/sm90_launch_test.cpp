@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "../one_launch.h"
-#include "plan/launch/family_launch.h"
+#include "plan/plan_launch.h"
 #include "plan/sm90/sm90_plan.h"
 #include "plan/sm90/sm90_tiling.h"
 #include "planned.h"
@@ -22,7 +22,7 @@ using namespace plan_test;
 
 /// The longest CTA's work over the mean, by the dealing that templates/common/work_tiles.cuh
 /// describes: tile `rank` of a head costs `lengths[rank]`, ranks fall in length.
-double unevenness(const Sm90Shares& shares, const std::vector<int>& lengths, int heads) {
+double unevenness(const TileShares& shares, const std::vector<int>& lengths, int heads) {
   const int m_tiles = static_cast<int>(lengths.size());
   const int pairs = (m_tiles + 1) / 2;
   std::vector<double> load(static_cast<std::size_t>(shares.ctas), 0.0);
@@ -67,7 +67,7 @@ TEST(Sm90Launch, SharesOfTilesThatGrowAreEven) {
     for (int rank = 0; rank < m_tiles; ++rank) {
       lengths.push_back((one.rows - rank * one.tile_m + one.tile_n - 1) / one.tile_n + 1);
     }
-    const Sm90Shares shares = sm90_shares(true, m_tiles, m_tiles * one.heads, 132);
+    const TileShares shares = deal_out(true, m_tiles, m_tiles * one.heads, 132);
     EXPECT_EQ(shares.ctas, std::min(132, m_tiles * one.heads));
     EXPECT_EQ(shares.paired_units % shares.ctas, 0);
     EXPECT_LE(shares.paired_units, (m_tiles + 1) / 2 * one.heads);
@@ -365,10 +365,10 @@ TEST(Sm90Launch, WhatIsReadOnceIsFetchedByTheLine) {
 }
 
 TEST(Sm90Launch, SharesOfEvenTilesHaveNoPairs) {
-  EXPECT_EQ(sm90_shares(false, 8, 80, 132).ctas, 80);
-  EXPECT_EQ(sm90_shares(false, 8, 8000, 132).ctas, 132);
-  EXPECT_EQ(sm90_shares(false, 8, 8000, 132).paired_units, 0);
-  EXPECT_EQ(sm90_shares(true, 1, 1 << 30, 0).ctas, 1);
+  EXPECT_EQ(deal_out(false, 8, 80, 132).ctas, 80);
+  EXPECT_EQ(deal_out(false, 8, 8000, 132).ctas, 132);
+  EXPECT_EQ(deal_out(false, 8, 8000, 132).paired_units, 0);
+  EXPECT_EQ(deal_out(true, 1, 1 << 30, 0).ctas, 1);
 }
 
 }  // namespace

@@ -36,8 +36,8 @@ TEST(Sm90MlaPlan, FitsTheSmForEveryDepth) {
       SCOPED_TRACE(latent + rope);
       const KernelPlan plan = plan_of(sm90_mla_spec(16, latent + rope, latent));
       ASSERT_TRUE(plan.supported) << plan.reason;
-      const Sm90Plan& mla = *plan.sm90;
-      EXPECT_EQ(mla.num_stages % 2, 0);
+      const Sm90MlaPlan& mla = *plan.sm90_mla;
+      EXPECT_EQ(mla.tiles.num_stages % 2, 0);
       EXPECT_EQ(plan.main().threads, 384);
       expect_fits_sm90(plan);
     }
@@ -47,7 +47,7 @@ TEST(Sm90MlaPlan, FitsTheSmForEveryDepth) {
 // The budgets of docs/mla.md.
 TEST(Sm90MlaPlan, BudgetsOfTheModels) {
   const KernelPlan deepseek = plan_of(sm90_mla_spec(128, 576, 512));
-  EXPECT_EQ(deepseek.sm90->num_stages, 2);
+  EXPECT_EQ(deepseek.sm90_mla->tiles.num_stages, 2);
   EXPECT_EQ(deepseek.main().smem_bytes, 232336);
   EXPECT_EQ(deepseek.main().barriers.size(), 52U);
   EXPECT_EQ(deepseek.main().barriers[49].name, "K 1 tail full");
@@ -55,7 +55,7 @@ TEST(Sm90MlaPlan, BudgetsOfTheModels) {
   EXPECT_EQ(deepseek.main().smem_map[0].name, "Q 0");
   EXPECT_EQ(deepseek.main().smem_map[2].name, "K and V 1");
   const KernelPlan mistral = plan_of(sm90_mla_spec(32, 320, 256));
-  EXPECT_EQ(mistral.sm90->num_stages, 4);
+  EXPECT_EQ(mistral.sm90_mla->tiles.num_stages, 4);
   EXPECT_EQ(mistral.main().smem_bytes, 215952);
   EXPECT_EQ(deepseek.kernels.back().entry, "attnjit_merge");
 }
@@ -112,7 +112,7 @@ TEST(Sm90MlaPlan, TakesStagesFromATable) {
   };
   const Result<KernelPlan> fewer = planned(R"("num_stages": 2)");
   ASSERT_TRUE(fewer.ok()) << fewer.error().to_string();
-  EXPECT_EQ(fewer->sm90->num_stages, 2);
+  EXPECT_EQ(fewer->sm90_mla->tiles.num_stages, 2);
   EXPECT_EQ(tuning_knobs(*fewer).size(), 1U);
   for (const char* wrong :
        {R"("num_stages": 3)", R"("num_stages": 6)", R"("BN": 64)", R"("cluster": 2)"}) {
@@ -197,9 +197,9 @@ TEST(Sm90MlaPlan, CachesInTheFormatDsv32) {
   spec.topk = 2048;
   const KernelPlan plan = plan_of(spec);
   ASSERT_TRUE(plan.supported) << plan.reason;
-  EXPECT_EQ(plan.sm90->num_stages, 2);
-  EXPECT_EQ(plan.sm90->producer_registers, 56);
-  EXPECT_EQ(plan.sm90->consumer_registers, 224);
+  EXPECT_EQ(plan.sm90_mla->tiles.num_stages, 2);
+  EXPECT_EQ(plan.sm90_mla->producer_registers, 56);
+  EXPECT_EQ(plan.sm90_mla->consumer_registers, 224);
   int widened = 0, copied = 0, with_lists = 0;
   for (const BarrierPlan& barrier : plan.main().barriers) {
     if (!barrier.name.starts_with("K ") || !barrier.name.ends_with(" full")) continue;
@@ -274,7 +274,7 @@ TEST(Sm90MlaPlan, CachesOfE4m3) {
   spec.topk = 2048;
   const KernelPlan plan = plan_of(spec);
   ASSERT_TRUE(plan.supported) << plan.reason;
-  EXPECT_EQ(plan.sm90->consumer_registers, 224);
+  EXPECT_EQ(plan.sm90_mla->consumer_registers, 224);
   int widened = 0, with_lists = 0;
   for (const BarrierPlan& barrier : plan.main().barriers) {
     if (!barrier.name.starts_with("K ") || !barrier.name.ends_with(" full")) continue;
@@ -300,7 +300,7 @@ TEST(Sm90MlaPlan, CachesOfE4m3) {
 // there are several, and partial results that do not take too much memory.
 TEST(Sm90MlaPlan, DealsRuns) {
   const KernelPlan plan = plan_of(sm90_mla_spec());
-  EXPECT_TRUE(plan.sm90->runs);
+  EXPECT_TRUE(plan.sm90_mla->tiles.runs);
   const auto parts = [&](int batch, int q_len, int kv_len) {
     const PartitionChoice choice =
         sm90_mla_partitions(plan, paged_shapes_of(batch, q_len, kv_len), {.sm_count = 132});
@@ -329,7 +329,7 @@ TEST(Sm90MlaPlan, DealsRuns) {
   const auto deals = [](auto change) {
     AttentionSpec spec = sm90_mla_spec();
     change(spec);
-    return plan_of(spec).sm90->runs;
+    return plan_of(spec).sm90_mla->tiles.runs;
   };
   EXPECT_TRUE(deals([](AttentionSpec& spec) { spec.page_size = 1; }));
   EXPECT_FALSE(deals([](AttentionSpec& spec) { spec.ragged = true; }));
@@ -382,7 +382,7 @@ TEST(Sm90MlaPlan, CtasOfTheSameKeysAreNeighbours) {
 // has more parts than a warp of the merge has lanes.
 TEST(Sm90MlaPlan, PairsOfCtasJoin) {
   const KernelPlan plan = plan_of(sm90_mla_spec());
-  EXPECT_TRUE(plan.sm90->mla.joins);
+  EXPECT_TRUE(plan.sm90_mla->tiles.joins);
   const auto launches = [&](int batch, int q_len, int kv_len) {
     Result<LaunchSequence> sequence =
         plan_launch(plan, paged_shapes_of(batch, q_len, kv_len), {}, {}, {.sm_count = 132});
@@ -434,7 +434,7 @@ TEST(Sm90MlaPlan, PairsOfCtasJoin) {
   const auto may_join = [](auto change) {
     AttentionSpec spec = sm90_mla_spec();
     change(spec);
-    return plan_of(spec).sm90->mla.joins;
+    return plan_of(spec).sm90_mla->tiles.joins;
   };
   EXPECT_TRUE(may_join([](AttentionSpec& spec) { spec.page_size = 1; }));
   EXPECT_FALSE(may_join([](AttentionSpec& spec) { spec.num_partitions = 2; }));

@@ -12,7 +12,7 @@
 namespace attnjit {
 namespace {
 
-using Order = Sm90Tiling::Order;
+using Order = QueryTiling::Order;
 
 constexpr int kCtas = 132;
 
@@ -27,7 +27,7 @@ Sm90Rows rows_of(std::int64_t length, std::int64_t heads, bool pair_tiles, int c
 }
 
 // Of each tile, from the last rows to the first, as the kernel counts them.
-std::vector<std::int64_t> heights_of(const Sm90Tiling& tiling) {
+std::vector<std::int64_t> heights_of(const QueryTiling& tiling) {
   std::vector<std::int64_t> heights;
   std::int64_t before = 0;
   for (std::int64_t rank = 0; rank < tiling.m_tiles; ++rank) {
@@ -43,7 +43,7 @@ std::vector<std::int64_t> heights_of(const Sm90Tiling& tiling) {
 void expect_covers(const Sm90Rows& rows) {
   SCOPED_TRACE(testing::Message() << rows.groups << " groups, " << rows.heads << " heads of "
                                   << rows.keys << " keys, pairs " << rows.pair_tiles);
-  const Sm90Tiling tiling = sm90_tiling(rows);
+  const QueryTiling tiling = sm90_tiling(rows);
   const std::vector<std::int64_t> heights = heights_of(tiling);
   ASSERT_FALSE(heights.empty());
   std::int64_t all = 0;
@@ -56,7 +56,7 @@ void expect_covers(const Sm90Rows& rows) {
   EXPECT_LT(all - heights.back(), rows.groups);
 }
 
-TEST(Sm90Tiling, TilesCoverTheRows) {
+TEST(QueryTiling, TilesCoverTheRows) {
   std::mt19937 random(1);
   for (int i = 0; i < 3000; ++i) {
     Sm90Rows rows = rows_of(1 + random() % (i % 2 == 0 ? 2000 : 40000), 1 + random() % 70,
@@ -72,8 +72,8 @@ TEST(Sm90Tiling, TilesCoverTheRows) {
 }
 
 // Full tiles of 4 heads of 20,000 rows are 3.2 rounds of the CTAs, and take 4.
-TEST(Sm90Tiling, FewTilesFillWholeRounds) {
-  const Sm90Tiling tiling = sm90_tiling(rows_of(20000, 4, false));
+TEST(QueryTiling, FewTilesFillWholeRounds) {
+  const QueryTiling tiling = sm90_tiling(rows_of(20000, 4, false));
   EXPECT_EQ(tiling.tile_groups, 3);
   EXPECT_EQ(tiling.growth, -1);
   EXPECT_LE(4 * tiling.m_tiles, 4 * kCtas);
@@ -84,8 +84,8 @@ TEST(Sm90Tiling, FewTilesFillWholeRounds) {
 }
 
 // Under a causal mask the last rows' tiles are the longest: they are low.
-TEST(Sm90Tiling, LongTilesAreLow) {
-  const Sm90Tiling tiling = sm90_tiling(rows_of(12000, 2, true));
+TEST(QueryTiling, LongTilesAreLow) {
+  const QueryTiling tiling = sm90_tiling(rows_of(12000, 2, true));
   EXPECT_EQ(tiling.order, Order::kLongest);
   const std::vector<std::int64_t> heights = heights_of(tiling);
   EXPECT_EQ(heights.front(), 1);
@@ -93,9 +93,9 @@ TEST(Sm90Tiling, LongTilesAreLow) {
   EXPECT_TRUE(std::is_sorted(heights.begin(), heights.end()));
 }
 
-TEST(Sm90Tiling, ManyTilesAreFull) {
+TEST(QueryTiling, ManyTilesAreFull) {
   for (const bool pair_tiles : {false, true}) {
-    const Sm90Tiling tiling = sm90_tiling(rows_of(8192, 64, pair_tiles));
+    const QueryTiling tiling = sm90_tiling(rows_of(8192, 64, pair_tiles));
     EXPECT_EQ(tiling.m_tiles, 43);
     EXPECT_EQ(tiling.tile_groups, 3);
     EXPECT_EQ(tiling.first_tiles, 43);
@@ -157,7 +157,7 @@ class PlainModel {
 };
 
 // Tilings that are left out of the comparison early are none of the best.
-TEST(Sm90Tiling, TheBestIsThatOfThePlainModel) {
+TEST(QueryTiling, TheBestIsThatOfThePlainModel) {
   std::mt19937 random(2);
   int low = 0;
   for (int i = 0; i < 300; ++i) {
@@ -183,7 +183,7 @@ TEST(Sm90Tiling, TheBestIsThatOfThePlainModel) {
 }
 
 // A head of 32,000 rows is 167 tiles of 500 KV tiles at most, and half of them under a causal mask.
-TEST(Sm90Tiling, RunsShareTheWorkOut) {
+TEST(QueryTiling, RunsShareTheWorkOut) {
   for (const bool pair_tiles : {false, true}) {
     Sm90Rows rows = rows_of(32000, 1, pair_tiles);
     rows.tile_keys = 64;
@@ -197,7 +197,7 @@ TEST(Sm90Tiling, RunsShareTheWorkOut) {
 }
 
 // Few rows over many keys are cut into many parts; what has one KV tile is not.
-TEST(Sm90Tiling, RunsCutTilesOfFewRowsOften) {
+TEST(QueryTiling, RunsCutTilesOfFewRowsOften) {
   Sm90Rows rows = rows_of(64, 1, false);
   rows.tile_keys = 64;
   EXPECT_EQ(sm90_runs(rows).parts, 1);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "../kernel_fixture.h"
-#include "plan/launch/family_launch.h"
+#include "plan/plan_launch.h"
 #include "plan/sm90/sm90_plan.h"
 
 namespace attnjit::sm90 {

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "plan/sequence.h"
-#include "plan/signature.h"
+#include "plan/kernel/sequence.h"
+#include "plan/kernel/signature.h"
 #include "spec/interpreted_code.h"
 #include "spec/resolved_spec.h"
 #include "spec/scalars.h"

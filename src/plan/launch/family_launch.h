@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "attnjit/launch.h"
+#include "plan/launch/query_tiling.h"
 #include "plan/launch/tensors.h"
-#include "plan/sm90/sm90_tiling.h"
 
 namespace attnjit {
 
@@ -23,7 +23,7 @@ struct PartitionChoice {
   /// Two CTAs have half of each even part, and join these.
   bool joined = false;
   /// Of sm_90a, where the choice compared them: the tiles of a launch that does not split.
-  std::optional<Sm90Tiles> whole = {};
+  std::optional<LaunchTiles> whole = {};
 };
 
 /// A call, with its tensors derived and checked. O is what the attention kernel writes: the
@@ -41,21 +41,5 @@ struct LaunchRequest {
 };
 
 inline constexpr std::int64_t kMaxTiles = 1 << 30;
-
-/// plan_launch() into `sequence`: an empty one, or what a call for the same plan left there, whose
-/// memory is used again. What it holds after an error may be used so, too.
-Status plan_launch_into(const KernelPlan& plan, const LaunchShapes& shapes,
-                        const LaunchScalars& scalars, const std::vector<UserParamShape>& params,
-                        const DeviceShape& device, LaunchSequence& sequence);
-
-/// The same with the keys in the partitions that are chosen, where there is a choice: of few keys,
-/// too, for which a launch would take one.
-Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
-                            const LaunchScalars& scalars, const std::vector<UserParamShape>& params,
-                            const DeviceShape& device, const std::optional<PartitionChoice>& chosen,
-                            LaunchSequence& sequence);
-
-/// The tensor that a map of an attention kernel views.
-const TensorView& tensor_of(const LaunchTensors& tensors, TensorMapId map);
 
 }  // namespace attnjit

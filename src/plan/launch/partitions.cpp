@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "plan/kernel/partials.h"
 #include "plan/launch/family_launch.h"
 #include "plan/launch/tensors.h"
-#include "plan/merge/merge_plan.h"
 
 namespace attnjit {
 namespace {

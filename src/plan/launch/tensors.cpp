@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "base/problems.h"
-#include "plan/forward_support.h"
-#include "plan/signature.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/signature.h"
 #include "spec/names.h"
 
 namespace attnjit {
@@ -229,6 +229,24 @@ MaskStrides mask_strides(const AttentionSpec& spec, const LaunchShapes& shapes,
 }
 
 }  // namespace
+
+const TensorView& tensor_of(const LaunchTensors& tensors, TensorMapId map) {
+  switch (map) {
+    case TensorMapId::kQ:
+      break;
+    case TensorMapId::kQRope:
+      return tensors.q_rope;
+    case TensorMapId::kK:
+      return tensors.k;
+    case TensorMapId::kKRope:
+      return tensors.k_rope;
+    case TensorMapId::kV:
+      return tensors.v;
+    case TensorMapId::kO:
+      return tensors.o;
+  }
+  return tensors.q;
+}
 
 void check_length(const char* name, std::int32_t value, Problems& problems) {
   if (value >= 0 && value <= kMaxLength) return;

@@ -45,6 +45,9 @@ struct LaunchTensors {
   MaskStrides mask;
 };
 
+/// The tensor that a map of an attention kernel views.
+const TensorView& tensor_of(const LaunchTensors& tensors, TensorMapId map);
+
 /// Adds a problem, at `name`, for a number of sequences, rows or keys that no launch has.
 void check_length(const char* name, std::int32_t value, Problems& problems);
 

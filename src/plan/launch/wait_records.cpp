@@ -15,10 +15,6 @@ constexpr std::size_t kRecordWords = 8;
 
 }  // namespace
 
-bool has_wait_records(const KernelPlan& plan) {
-  return plan.spec.options().debug_waits.value_or(false);
-}
-
 std::vector<WaitRecord> wait_records(std::span<const std::uint32_t> words) {
   std::vector<WaitRecord> records;
   if (words.size() < kHeaderWords) return records;

@@ -22,8 +22,6 @@ inline constexpr std::int64_t kWaitRecordsBytes = 4 * kWaitRecordsWords;
 inline constexpr std::size_t kWaitSeedWord = 1;          ///< of the random sleeps; 0: none
 inline constexpr std::size_t kWaitMicrosecondsWord = 2;  ///< the bound of a wait; 0: two seconds
 
-bool has_wait_records(const KernelPlan& plan);
-
 /// A wait at an mbarrier that did not end in time.
 struct WaitRecord {
   std::uint32_t cta = 0;

@@ -13,12 +13,12 @@
 #include <utility>
 #include <variant>
 
-#include "plan/constants.h"
-#include "plan/family.h"
-#include "plan/forward_support.h"
+#include "plan/kernel/constants.h"
+#include "plan/kernel/family_traits.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/sequence.h"
+#include "plan/kernel/signature.h"
 #include "plan/launch/tensors.h"
-#include "plan/sequence.h"
-#include "plan/signature.h"
 #include "spec/expression_ranges.h"
 #include "spec/interpreted_code.h"
 #include "spec/names.h"
@@ -97,7 +97,7 @@ bool counted_at_launch(const KernelPlan& plan) {
   return plan.map->by_tensor || spec::interprets_mask(plan.spec);
 }
 
-bool has_lists(const AttentionSpec& spec) { return family_of(spec).rows_per_list != nullptr; }
+bool has_lists(const AttentionSpec& spec) { return family_traits(spec).lists; }
 
 bool has_trusted_code(const MaskSpec& mask) {
   return mask.custom.trusted || std::any_of(mask.of.begin(), mask.of.end(), has_trusted_code);
@@ -134,7 +134,7 @@ bool has_registers(const AttentionSpec& spec) {
 
 /// Why the kernel of a spec can walk no map; empty: it can.
 std::string_view why_none_walked(const ResolvedSpec& spec) {
-  if (!family_of(spec).maps) {
+  if (!family_traits(spec).maps) {
     return "only kernels of depths up to 256 walk one, and of those none of absorbed MLA";
   }
   // NOTE: a work tile of a pair of CTAs has four rows of blocks, and a list has two at most.

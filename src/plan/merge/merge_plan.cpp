@@ -9,14 +9,12 @@
 #include <utility>
 #include <variant>
 
-#include "plan/constants.h"
-#include "plan/family.h"
-#include "plan/forward_support.h"
+#include "plan/kernel/constants.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/partials.h"
+#include "plan/kernel/sequence.h"
+#include "plan/kernel/signature.h"
 #include "plan/launch/arguments.h"
-#include "plan/sequence.h"
-#include "plan/signature.h"
-#include "plan/sm100_mla/sm100_mla_plan.h"
-#include "plan/sm90/sm90_plan.h"
 
 namespace attnjit {
 namespace {
@@ -61,30 +59,6 @@ int warps_per_row(const AttentionSpec& spec) {
 
 int threads_of(const AttentionSpec& spec) { return 32 * std::max(kWarps, warps_per_row(spec)); }
 
-/// Whether launches of the attention kernel may deal out runs (templates/common/run_marks.cuh).
-bool deals_runs(const KernelPlan& plan) {
-  return (plan.sm90 != nullptr && plan.sm90->runs) ||
-         (plan.sm100_mla != nullptr && plan.sm100_mla->tiles.runs);
-}
-/// Whether these are over sequences, where the device finds whether it does
-/// (templates/common/sequence_runs.cuh); and whether their heads have keys of their own.
-bool deals_sequence_runs(const KernelPlan& plan) {
-  return deals_runs(plan) && (plan.sm90 == nullptr || plan.sm90->kv_lens);
-}
-bool deals_head_runs(const KernelPlan& plan) {
-  return deals_sequence_runs(plan) && plan.spec->mla != Mla::kDecode;
-}
-
-/// Whether launches cut work tiles, whose parts lie by CTAs (templates/common/cut_table.cuh).
-bool cuts_tiles(const KernelPlan& plan) { return plan.sm90 != nullptr && plan.sm90->cuts; }
-
-/// Whether rows of partial results lie in the order in which quads of lanes have them
-/// (templates/common/quad_columns.cuh).
-bool in_quad_order(const KernelPlan& plan) {
-  return plan.sm90 != nullptr && splits(plan.spec) &&
-         (plan.spec->mla == Mla::kDecode || has_deep_heads(plan.spec));
-}
-
 /// A launch of the kernel: as many pairs as there are partitions into `o`.
 Status merge_launch(const KernelPlan& plan, const TensorView& o, const PartitionChoice& choice,
                     const DeviceShape& device, LaunchRecipe& recipe) {
@@ -105,15 +79,18 @@ Status merge_launch(const KernelPlan& plan, const TensorView& o, const Partition
   values.numbers.set(LaunchNumber::kORowBytes, o.strides.row * o.element_bytes());
   values.numbers.set(LaunchNumber::kOHeadBytes, o.strides.head * o.element_bytes());
   const bool shared = warps_per_row(plan.spec) > 1 && pairs > kFewParts &&
-                      (rows <= kManyRows || !deals_sequence_runs(plan));
+                      (rows <= kManyRows || !plan.partials.over_sequences());
   const std::int64_t rows_per_cta = shared ? 1 : threads_of(plan.spec) / 32;
   // NOTE: of sequences that may all be whole, so that each CTA ends at once. Of heads few are cut.
-  const bool may_be_whole = deals_sequence_runs(plan) && (choice.partitions > choice.even_parts ||
-                                                          plan.spec->mla == Mla::kDecode);
+  const bool may_be_whole =
+      plan.partials.over_sequences() &&
+      (choice.partitions > choice.even_parts || plan.spec->mla == Mla::kDecode);
   std::int64_t ctas_per_sm = may_be_whole ? kFewCtasPerSm : kCtasPerSm;
-  if (may_be_whole && deals_head_runs(plan) && choice.even_parts == 1) ctas_per_sm = 1;
-  if (cuts_tiles(plan)) ctas_per_sm = kFewCtasPerSm;
-  const std::int64_t merged = cuts_tiles(plan) ? std::int64_t{pairs} * plan.sm90->BM : rows;
+  if (may_be_whole && plan.partials.stream_k == StreamK::kHeads && choice.even_parts == 1)
+    ctas_per_sm = 1;
+  if (plan.partials.cut_rows > 0) ctas_per_sm = kFewCtasPerSm;
+  const std::int64_t merged =
+      plan.partials.cut_rows > 0 ? std::int64_t{pairs} * plan.partials.cut_rows : rows;
   const std::int64_t ctas = std::min((merged + rows_per_cta - 1) / rows_per_cta,
                                      ctas_per_sm * std::max(device.sm_count, 1));
   Status filled = fill_recipe(KernelId::kMerge, static_cast<std::uint32_t>(ctas), values, recipe);
@@ -123,59 +100,7 @@ Status merge_launch(const KernelPlan& plan, const TensorView& o, const Partition
   return filled;
 }
 
-/// Whether a launch that may split the keys writes O and LSE itself.
-bool written_whole(const AttentionSpec& spec, std::int32_t partitions) {
-  return splits(spec) && partitions == 1 && !merges_one_part(spec);
-}
-
 }  // namespace
-
-bool merges(const AttentionSpec& spec) { return !spec.merge && (spec.accumulate || splits(spec)); }
-
-bool splits(const AttentionSpec& spec) {
-  const KernelFamily& family = family_of(spec);
-  if (family.partitions == nullptr || spec.accumulate) return false;
-  if (spec.num_partitions > 1 || spec.partition_keys > 0) return true;
-  if (spec.num_partitions == 1) return false;
-  // NOTE: warps that copy rows each find the CTA's work for themselves; and who finds and claims
-  // work would spill beside long KV tiles, beside O of more columns at depth 192, and where K and V
-  // are upcast.
-  const bool fits = spec.qk_depth > 192 || (spec.qk_depth > 96 && spec.ov_depth <= 128);
-  const bool cuts = family.cuts_ragged && !copies_rows(spec) && !widens_kv(spec) && fits;
-  return cuts || !spec.ragged || spec.max_q_len > 0 || spec.mla == Mla::kDecode;
-}
-
-bool merges_one_part(const AttentionSpec& spec) { return spec.partition_keys > 0 && spec.sink; }
-
-BufferId forward_buffer(const KernelPlan& plan, BufferId::Kind tensor) {
-  if (plan.spec->accumulate && !plan.spec->merge) {
-    if (tensor == BufferId::Kind::kO) return workspace_buffer(plan, WorkspaceId::kPartialO);
-    if (tensor == BufferId::Kind::kLse) return workspace_buffer(plan, WorkspaceId::kPartialLse);
-  }
-  return {tensor, 0};
-}
-
-void add_split_deviation(KernelPlan& plan) {
-  // NOTE: what nobody asked for is no deviation.
-  if (plan.spec.given().num_partitions != 0 || splits(plan.spec)) return;
-  const char* const reason = plan.spec->accumulate
-                                 ? "a launch that accumulates does not split the keys yet"
-                                 : "the kernel cannot cut long tiles of a ragged batch";
-  plan.deviations.push_back({"num_partitions", "chosen at launch", "1", reason});
-}
-
-void add_merge_workspaces(KernelPlan& plan) {
-  if (!merges(plan.spec)) return;
-  plan.workspaces.push_back(WorkspaceId::kPartialO);
-  plan.workspaces.push_back(WorkspaceId::kPartialLse);
-}
-
-void add_partial_parameters(const KernelPlan& plan, std::vector<KernelParameter>& parameters) {
-  if (!splits(plan.spec)) return;
-  for (const WorkspaceId partial : {WorkspaceId::kPartialO, WorkspaceId::kPartialLse}) {
-    parameters.push_back(workspace_parameter(plan, partial, "float"));
-  }
-}
 
 PlannedKernel merge_kernel(const KernelPlan& plan) {
   const AttentionSpec& spec = plan.spec;
@@ -202,12 +127,12 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   constants.add_bool("kBf16", output == Dtype::kBf16);
   constants.add("kOutputBytes", size_of(output));
   constants.add_bool("kPartialF32", splits(spec));
-  constants.add_bool("kQuadOrder", in_quad_order(plan));
-  if (deals_runs(plan)) constants.add_bool("kRuns", true);
-  if (deals_head_runs(plan)) constants.add_bool("kHeadRuns", true);
-  if (cuts_tiles(plan)) {
+  constants.add_bool("kQuadOrder", plan.partials.quad_order);
+  if (plan.partials.stream_k != StreamK::kNone) constants.add_bool("kRuns", true);
+  if (plan.partials.stream_k == StreamK::kHeads) constants.add_bool("kHeadRuns", true);
+  if (plan.partials.cut_rows > 0) {
     constants.add_bool("kCuts", true);
-    constants.add("kTileM", plan.sm90->BM);
+    constants.add("kTileM", plan.partials.cut_rows);
   }
   constants.add_bool("kAccumulate", spec.accumulate);
   constants.add_bool("kSink", sink);
@@ -227,7 +152,8 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
       parameter(LaunchNumber::kORowBytes),
       parameter(LaunchNumber::kOHeadBytes),
   };
-  if (deals_sequence_runs(plan)) kernel.parameters.push_back(parameter(LaunchNumber::kEvenParts));
+  if (plan.partials.over_sequences())
+    kernel.parameters.push_back(parameter(LaunchNumber::kEvenParts));
   if (spec.return_lse) {
     kernel.parameters.push_back(parameter("lse", {BufferId::Kind::kLse, 0}, "float"));
   }
@@ -268,35 +194,20 @@ Status plan_merge_launch(const KernelPlan& plan, const LaunchRequest& request,
   return merge_launch(plan, o, {pairs, pairs}, request.device, recipe);
 }
 
-void forget_partials(const KernelPlan& plan, std::int32_t partitions, LaunchRecipe& recipe) {
-  if (!written_whole(plan.spec, partitions)) return;
-  for (std::size_t i = 0; i < recipe.args.size(); ++i) {
-    const auto* buffer = std::get_if<BufferId>(&plan.main().parameters[i].source);
-    if (buffer == nullptr) continue;
-    if (*buffer == workspace_buffer(plan, WorkspaceId::kPartialO) ||
-        *buffer == workspace_buffer(plan, WorkspaceId::kPartialLse)) {
-      recipe.args[i] = {KernelArgument::Pointer{}};
-    }
-  }
-}
-
-bool launches_merge(const KernelPlan& plan, std::int32_t partitions) {
-  return merges(plan.spec) && !written_whole(plan.spec, partitions);
-}
-
 Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, const PartitionChoice& choice,
                          const DeviceShape& device, LaunchSequence& sequence) {
   const std::int64_t slots_of_run = 2;
-  const std::int64_t pairs = cuts_tiles(plan) ? slots_of_run * choice.partitions * plan.sm90->BM
-                                              : o.batch * o.rows * o.heads * choice.partitions;
+  const std::int64_t pairs = plan.partials.cut_rows > 0
+                                 ? slots_of_run * choice.partitions * plan.partials.cut_rows
+                                 : o.batch * o.rows * o.heads * choice.partitions;
   const std::int64_t element_bytes =
       splits(plan.spec) ? std::int64_t{sizeof(float)} : o.element_bytes();
   set_bytes(plan, WorkspaceId::kPartialO, pairs * o.depth * element_bytes, sequence);
   // One more is the mark of launches that deal out runs (templates/common/run_marks.cuh).
-  std::int64_t words = pairs + (deals_sequence_runs(plan) ? 1 : 0);
-  if (cuts_tiles(plan)) {
+  std::int64_t words = pairs + (plan.partials.over_sequences() ? 1 : 0);
+  if (plan.partials.cut_rows > 0) {
     // The table: rows of each run, how many parts its tile has, and how many runs there are.
-    words += std::int64_t{choice.partitions} * (plan.sm90->BM + 1) + 1;
+    words += std::int64_t{choice.partitions} * (plan.partials.cut_rows + 1) + 1;
   }
   set_bytes(plan, WorkspaceId::kPartialLse, words * std::int64_t{sizeof(float)}, sequence);
   return merge_launch(plan, o, choice, device, sequence.launches.back());

@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <functional>
 
+#include "plan/kernel/partials.h"
+#include "plan/kernel/signature.h"
 #include "plan/launch/arguments.h"
 #include "plan/launch/partitions.h"
-#include "plan/merge/merge_plan.h"
-#include "plan/signature.h"
-#include "plan/sm90/sm90_shapes.h"
-#include "plan/sm90/sm90_tiling.h"
+#include "plan/launch/query_tiling.h"
+#include "plan/launch/row_tiles.h"
 
 namespace attnjit {
 namespace {
@@ -46,10 +46,10 @@ void describe(const KernelPlan& plan, const MlaTiles& tiles, const LaunchTensors
   // NOTE: its map needs no dimension of groups: behind a group's heads are zeros or the next
   // group's, of rows that are nobody's.
   if (keys) {
-    sm90_key_map(tensor, tiles.box_keys, kSm90RowBytes, description);
+    key_map(tensor, tiles.box_keys, kBoxRowBytes, description);
     description.l2_bytes = tiles.l2_bytes;
   } else {
-    sm90_row_map(tensor, 1 << head_shift, description);
+    row_map(tensor, 1 << head_shift, description);
   }
   description.id = buffer_of(plan, viewed);
 }
@@ -133,7 +133,7 @@ std::int32_t even_partitions(const SplitTimes& times, const SplitWork& work,
 
 SplitWork work_of(const AttentionSpec& spec, const MlaTiles& tiles, const LaunchShapes& shapes) {
   return split_work(spec, shapes,
-                    sm90_query_tiles(spec, shapes, tiles.rows(), 1 << mla_head_shift(spec)),
+                    count_query_tiles(spec, shapes, tiles.rows(), 1 << mla_head_shift(spec)),
                     packs_of(spec), MlaTiles::kKeys);
 }
 
@@ -196,11 +196,11 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
         "batch");
   }
   const auto total_tiles =
-      static_cast<std::int32_t>(sm90_query_tiles(spec, shapes, tiles.rows(), 1 << head_shift) *
+      static_cast<std::int32_t>(count_query_tiles(spec, shapes, tiles.rows(), 1 << head_shift) *
                                 packs * request.parts.partitions);
-  const Sm90Shares shares = sm90_shares(tiles.pair_tiles && request.parts.partitions == 1,
-                                        static_cast<std::int32_t>(m_tiles), total_tiles,
-                                        workers_of(tiles, request.device));
+  const TileShares shares =
+      deal_out(tiles.pair_tiles && request.parts.partitions == 1,
+               static_cast<std::int32_t>(m_tiles), total_tiles, workers_of(tiles, request.device));
   const auto describe_map = [&](TensorMapId map, TensorMapDescription& description) {
     describe(plan, tiles, request.tensors, map, description);
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles, barriers, constants and parameters that the kernels of absorbed MLA and deep heads share.
+// Tiles, constants and parameters that the kernels of absorbed MLA and deep heads share.
 #include "plan/mla/mla_tiles.h"
 
 #include <fmt/format.h>
@@ -9,19 +9,17 @@
 #include <numeric>
 #include <utility>
 
-#include "plan/forward_support.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/partials.h"
+#include "plan/kernel/signature.h"
+#include "plan/launch/row_tiles.h"
 #include "plan/launch/tensors.h"
-#include "plan/merge/merge_plan.h"
-#include "plan/signature.h"
-#include "plan/sm90/sm90_shapes.h"
 
 namespace attnjit {
 namespace {
 
 constexpr int kMaxLatent = 512;  // O of 64 x 512 floats is half of a register file, or of tmem
 constexpr int kMaxHeads = 128;
-constexpr int kCopyThreads = 128;  // where threads copy K
-constexpr int kCopyWarps = 4;
 
 std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const MlaTiles& tiles) {
   using enum LaunchNumber;
@@ -31,7 +29,7 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const MlaTiles& 
     numbers.push_back(kORowBytes);
     numbers.push_back(kOHeadBytes);
   }
-  sm90_add_work_numbers(spec, tiles.split, tiles.kv_lens, numbers);
+  add_work_numbers(spec, tiles.split, tiles.kv_lens, numbers);
   if (tiles.runs) numbers.push_back(kEvenParts);
   if (tiles.joins) numbers.push_back(kJoined);
   if (tiles.row_copies) numbers.insert(numbers.end(), {kNumPages, kKPageBytes, kKRowBytes});
@@ -198,78 +196,6 @@ std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
     return fmt::format("a CTA of {} has one query tile; num_qo is {}", kernel, *options.num_qo);
   }
   return why_no_parameters(spec);
-}
-
-std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const MlaTiles& tiles,
-                                                const MlaReaders& readers) {
-  // One thread announces what TMA will bring, where threads copy each does.
-  constexpr int kProducer = 1;
-  const int of_k = !tiles.row_copies ? kProducer : kCopyThreads / (tiles.loads_apart ? 2 : 1);
-  const int blocks = mla_blocks(spec);
-  const int latent = mla_latent_blocks(spec);
-  // Which keys of a tile are listed is said with the block that comes first, by a lane of each warp
-  // that copies.
-  const int first = latent < blocks ? latent : 0;
-  std::vector<BarrierPlan> q_full, k_full, k_empty;
-  for (int block = 0; block < blocks; ++block) {
-    q_full.push_back({fmt::format("Q block {} full", block), kProducer});
-  }
-  const int first_of_v = tiles.own_v ? blocks : 0;
-  for (int stage = 0; stage < tiles.barrier_stages(); ++stage) {
-    for (int block = 0; block < (tiles.own_v ? blocks + latent : blocks); ++block) {
-      // Its columns in V; of K that is not V they are none.
-      const int of_v = block - first_of_v;
-      const bool is_v = of_v >= 0 && of_v < latent;
-      // Of an odd number of blocks both halves of O have the one in the middle.
-      const bool middle = latent % 2 != 0 && of_v == latent / 2;
-      const std::string name = is_v && tiles.own_v ? fmt::format("V {} block {}", stage, of_v)
-                                                   : fmt::format("K {} block {}", stage, block);
-      const bool listed = spec.topk > 0 && block == first;
-      const int of_block = !is_v ? readers.rope : middle ? readers.middle_block : readers.latent;
-      // What a warp has widened it stores, and says so once; the rope's part is copied.
-      const int copied = block < tiles.widened_blocks ? kCopyWarps : of_k;
-      k_full.push_back({name + " full", listed ? copied + kCopyWarps : copied});
-      k_empty.push_back({name + " empty", listed ? of_block + readers.listed : of_block});
-    }
-  }
-  std::vector<MlaBarrierGroup> groups{
-      {"kBarWorkFull", {{"work full", kProducer}}},
-      {"kBarWorkEmpty", {{"work empty", readers.work}}},
-      {"kBarQFull", std::move(q_full)},
-      {"kBarQEmpty", {{"Q empty", readers.q}}},
-      {"kBarKvFull", std::move(k_full)},
-      {"kBarKvEmpty", std::move(k_empty)},
-  };
-  if (tiles.kv_lens && !tiles.row_copies) {
-    std::vector<BarrierPlan> tails;
-    for (int loader = 0; loader < tiles.stage_loaders; ++loader) {
-      const std::string of = tiles.stage_loaders > 1 ? fmt::format(" {}", loader) : "";
-      tails.push_back({fmt::format("{}{} tail full", tiles.own_v ? "V" : "K", of), kProducer});
-    }
-    groups.push_back({"kBarTail", std::move(tails)});
-  }
-  return groups;
-}
-
-std::vector<BarrierPlan> mla_barriers(const std::vector<MlaBarrierGroup>& groups) {
-  std::vector<BarrierPlan> all;
-  for (const MlaBarrierGroup& group : groups) {
-    all.insert(all.end(), group.barriers.begin(), group.barriers.end());
-  }
-  return all;
-}
-
-void add_mla_barriers(const std::vector<MlaBarrierGroup>& groups, Constants& constants) {
-  std::size_t first = 0;
-  for (const MlaBarrierGroup& group : groups) {
-    constants.add(group.constant, static_cast<std::int64_t>(first));
-    first += group.barriers.size();
-  }
-  constants.add_barriers(mla_barriers(groups));
-}
-
-std::int64_t mla_listed_bytes(const AttentionSpec& spec, const MlaTiles& tiles) {
-  return spec.topk > 0 ? std::int64_t{MlaTiles::kListedBytes} * tiles.num_stages : 0;
 }
 
 void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constants& constants) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the kernels of absorbed MLA, and of deep heads, cut rows and keys, and what follows for their
-// constants, parameters and barriers: the same in every generation (templates/mla).
+// constants and parameters: the same in every generation (templates/mla).
 //
 // Thread rules: plain values and pure functions.
 #pragma once
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "attnjit/plan.h"
-#include "plan/constants.h"
+#include "plan/kernel/constants.h"
 
 namespace attnjit {
 
@@ -55,6 +55,11 @@ struct MlaTiles {
 /// What follows from the spec: a CTA by itself, and no stages yet.
 MlaTiles mla_tiles(const ResolvedSpec& resolved);
 
+/// The ranges of sequences that launches may deal out.
+inline StreamK mla_stream_k(const MlaTiles& tiles) {
+  return tiles.runs ? StreamK::kSequences : StreamK::kNone;
+}
+
 /// Bytes of 64 rows of Q, or of a tile of K, in shared memory.
 std::int64_t mla_tile_bytes(const AttentionSpec& spec);
 /// Bytes of a tile of V that is a tensor of its own, in shared memory; 0: it is K's latent part.
@@ -75,33 +80,6 @@ int mla_latent_blocks(const AttentionSpec& spec);
 
 /// Why no kernel of absorbed MLA, or of deep heads, serves a spec; empty: it does.
 std::string mla_unsupported_reason(const ResolvedSpec& spec);
-
-/// Those who hand memory back: how many arrive.
-struct MlaReaders {
-  int work = 0;          ///< of an announced work tile
-  int q = 0;             ///< of Q
-  int latent = 0;        ///< of a latent block of K, or of a block of V of its own
-  int middle_block = 0;  ///< of the one that both halves of O have, where there is one
-  int rope = 0;          ///< of the rope's block, or of a block of K that is not V
-  int listed = 0;        ///< of which keys are listed, beside those of a tile's first block
-};
-
-/// Mbarriers of one kind, in the order in which they lie in shared memory.
-struct MlaBarrierGroup {
-  const char* constant;  ///< the Config member that holds the rank of the first
-  std::vector<BarrierPlan> barriers;
-};
-
-/// The barriers of work, Q and K.
-std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const MlaTiles& tiles,
-                                                const MlaReaders& readers);
-/// All of them, one after the other.
-std::vector<BarrierPlan> mla_barriers(const std::vector<MlaBarrierGroup>& groups);
-/// Adds the rank of each group's first barrier, and the barriers' arrivals.
-void add_mla_barriers(const std::vector<MlaBarrierGroup>& groups, Constants& constants);
-
-/// What lies in shared memory beside the tiles: of all stages, which keys are listed.
-std::int64_t mla_listed_bytes(const AttentionSpec& spec, const MlaTiles& tiles);
 
 /// Adds what templates/mla and the work lists need of Config, offsets apart.
 void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constants& constants);

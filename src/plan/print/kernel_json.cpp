@@ -9,9 +9,9 @@
 
 #include "attnjit/tuning.h"
 #include "plan/family.h"
-#include "plan/json_fields.h"
-#include "plan/sequence.h"
-#include "plan/signature.h"
+#include "plan/kernel/json_fields.h"
+#include "plan/kernel/sequence.h"
+#include "plan/kernel/signature.h"
 
 namespace attnjit {
 namespace {

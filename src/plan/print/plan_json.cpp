@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/architectures.h"
+#include "plan/family.h"
 #include "plan/print/kernel_json.h"
 #include "plan/reference/reference_json.h"
-#include "plan/sm90/sm90_json.h"
 
 namespace attnjit {
 
@@ -54,14 +54,14 @@ Json sm90_to_json(const KernelPlan& plan) {
   json["config"] = std::string(to_string(ConfigKind::kSm90));
   json["supported"] = plan.supported;
   json["reason"] = plan.reason;
-  if (!plan.sm90) {
+  if (plan.spec->arch != Arch::kSm90a) {
     json["supported"] = false;
     json["reason"] = fmt::format("config sm90 is the plan of sm_90a; the spec's arch is {}",
                                  to_string(plan.spec->arch));
     return json;
   }
   const Json kernel = kernel_to_json(plan);
-  add_sm90(*plan.sm90, json);
+  family_of(plan.spec).print(plan, json);
   for (const char* name : {"threads", "cluster", "smem_bytes", "num_mbarriers"}) {
     json[name] = kernel[name];
   }

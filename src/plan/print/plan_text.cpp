@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "attnjit/launch.h"
+#include "plan/kernel/sequence.h"
 #include "plan/print/memory_map_text.h"
-#include "plan/sequence.h"
 #include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {

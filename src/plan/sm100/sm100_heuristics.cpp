@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <string>
 
-#include "plan/forward_support.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/partials.h"
 #include "plan/map/map_plan.h"
-#include "plan/merge/merge_plan.h"
 #include "plan/reference/config_math.h"
 #include "plan/reference/deviate.h"
 #include "plan/reference/reference_json.h"

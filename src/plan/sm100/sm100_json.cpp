@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "plan/json_fields.h"
-#include "plan/signature.h"
+#include "plan/kernel/json_fields.h"
+#include "plan/kernel/signature.h"
 #include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {

@@ -4,11 +4,11 @@
 #include <array>
 #include <utility>
 
-#include "plan/constants.h"
-#include "plan/forward_support.h"
+#include "plan/kernel/constants.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/partials.h"
+#include "plan/kernel/signature.h"
 #include "plan/map/map_plan.h"
-#include "plan/merge/merge_plan.h"
-#include "plan/signature.h"
 #include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {

@@ -6,13 +6,13 @@
 #include <bit>
 #include <functional>
 
-#include "plan/forward_support.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/partials.h"
+#include "plan/kernel/signature.h"
 #include "plan/launch/arguments.h"
 #include "plan/launch/family_launch.h"
 #include "plan/launch/partitions.h"
 #include "plan/map/map_plan.h"
-#include "plan/merge/merge_plan.h"
-#include "plan/signature.h"
 #include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {

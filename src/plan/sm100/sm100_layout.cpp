@@ -9,7 +9,7 @@
 #include <numeric>
 #include <string>
 
-#include "plan/forward_support.h"
+#include "plan/kernel/forward_support.h"
 #include "plan/reference/config_math.h"
 #include "plan/reference/fa4_config.h"
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "plan/forward_support.h"
+#include "plan/kernel/forward_support.h"
 #include "plan/reference/config_math.h"
 
 namespace attnjit {

@@ -14,7 +14,7 @@
 #include "attnjit/launch.h"
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
-#include "plan/memory_layout.h"
+#include "plan/kernel/memory_layout.h"
 #include "plan/reference/config_kind.h"
 
 namespace attnjit {

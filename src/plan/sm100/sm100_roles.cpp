@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/forward_support.h"
+#include "plan/kernel/forward_support.h"
 #include "plan/reference/config_math.h"
 #include "plan/reference/deviate.h"
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "plan/forward_support.h"
-#include "plan/signature.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/signature.h"
 #include "plan/sm100/sm100_heuristics.h"
 #include "plan/sm100/sm100_plan.h"
 

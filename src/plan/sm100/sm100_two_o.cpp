@@ -9,9 +9,9 @@
 #include <string>
 #include <utility>
 
-#include "plan/forward_support.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/partials.h"
 #include "plan/map/map_plan.h"
-#include "plan/merge/merge_plan.h"
 #include "plan/reference/deviate.h"
 #include "plan/reference/reference_json.h"
 #include "plan/sm100/sm100_deviations.h"

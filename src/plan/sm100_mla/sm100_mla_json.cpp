@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plan/json_fields.h"
+#include "plan/kernel/json_fields.h"
 #include "plan/sm100_mla/sm100_mla_plan.h"
 
 namespace attnjit {

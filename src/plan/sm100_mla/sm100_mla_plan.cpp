@@ -9,9 +9,9 @@
 #include <bit>
 #include <utility>
 
-#include "plan/constants.h"
-#include "plan/forward_support.h"
-#include "plan/merge/merge_plan.h"
+#include "plan/kernel/constants.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/partials.h"
 #include "plan/reference/deviate.h"
 #include "plan/reference/reference_json.h"
 
@@ -55,28 +55,6 @@ std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const Mla
   return groups;
 }
 
-std::string name_of(const PlacedRegion<Sm100MlaRegion>& range, bool own_v) {
-  switch (range.region) {
-    case Sm100MlaRegion::kQ:
-      return "Q";
-    case Sm100MlaRegion::kK:
-      return fmt::format("{} {}", own_v ? "K" : "K and V", range.stage);
-    case Sm100MlaRegion::kV:
-      return fmt::format("V {}", range.stage);
-    case Sm100MlaRegion::kListed:
-      return "listed keys";
-    case Sm100MlaRegion::kLists:
-      return "lists of work";
-    case Sm100MlaRegion::kWork:
-      return "work";
-    case Sm100MlaRegion::kTmemAddress:
-      return "tmem address";
-    case Sm100MlaRegion::kBarriers:
-      break;
-  }
-  return "barriers";
-}
-
 std::string tmem_name_of(const PlacedRegion<Sm100MlaTmem>& range) {
   if (range.region == Sm100MlaTmem::kO) return "O";
   return fmt::format("{}{}", range.region == Sm100MlaTmem::kS ? "S" : "P", range.stage);
@@ -84,21 +62,8 @@ std::string tmem_name_of(const PlacedRegion<Sm100MlaTmem>& range) {
 
 /// Shared memory and barriers, in their order.
 void lay_out(const AttentionSpec& spec, Sm100MlaPlan& plan) {
-  using enum Sm100MlaRegion;
   plan.barriers = mla_barriers(barrier_groups(spec, plan.tiles));
-  MemoryLayout<Sm100MlaRegion> smem;
-  smem.add(kQ, plan.q_bytes);
-  for (int i = 0; i < plan.tiles.num_stages; ++i) {
-    smem.add(kK, plan.q_bytes, 1, i);
-    smem.add(kV, plan.v_bytes, 1, i);
-  }
-  smem.add(kListed, mla_listed_bytes(spec, plan.tiles));
-  smem.add(kLists, plan.tiles.parks_lists() ? MlaTiles::kListsBytes : 0);
-  smem.add(kWork, MlaTiles::kWorkBytes);
-  smem.add(kTmemAddress, 8);
-  smem.add(kBarriers, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
-  plan.smem_bytes = smem.end_of_last();
-  plan.smem = std::move(smem);
+  plan.smem = mla_smem(spec, plan.tiles, {.tmem_address = 8}, plan.barriers.size());
 }
 
 /// A product of 64 rows has half of the lanes: O's two halves share their columns, and P, of which
@@ -138,7 +103,7 @@ Status choose(const ResolvedSpec& resolved, const TuningValues* tuned, Sm100MlaP
     Sm100MlaPlan more = plan;
     more.tiles.num_stages = stages;
     lay_out(spec, more);
-    if (stages == least || more.smem_bytes <= kMaxSmemBytes) plan.tiles.num_stages = stages;
+    if (stages == least || more.smem.end_of_last() <= kMaxSmemBytes) plan.tiles.num_stages = stages;
   }
   const int most = plan.tiles.num_stages;
   for (const auto& [name, value] : tuned == nullptr ? TuningValues() : *tuned) {
@@ -204,7 +169,7 @@ void record_deviations(const ResolvedSpec& resolved, bool stages_are_tuned, Sm10
          stages_are_tuned ? "tuned" : whole);
   record("num_qk_stages", reference.num_qk_stages, mla_blocks(spec), whole);
   record("BK0", reference.BK0, MlaTiles::kBlockColumns, whole);
-  record("smem_used", reference.smem_used, plan.smem_bytes, whole);
+  record("smem_used", reference.smem_used, plan.smem.end_of_last(), whole);
   record("num_mbarriers", reference.num_mbarriers(),
          static_cast<std::int64_t>(plan.barriers.size()), whole);
   const int shift = mla_head_shift(spec);
@@ -224,20 +189,13 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add("kThreads", kThreads);
   constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
   constants.add_float("kRescaleThreshold", plan.rescale_threshold);
-  using enum Sm100MlaRegion;
-  constants.add("kQOffset", plan.smem.begin_of(kQ));
-  constants.add("kKvOffset", plan.smem.begin_of(kK));
-  constants.add("kListedOffset", plan.smem.begin_of(kListed));
-  constants.add("kListsOffset", plan.smem.begin_of(kLists));
-  constants.add("kWorkOffset", plan.smem.begin_of(kWork));
-  constants.add("kTmemAddressOffset", plan.smem.begin_of(kTmemAddress));
-  constants.add("kBarrierOffset", plan.smem.begin_of(kBarriers));
+  add_mla_regions(plan.smem, constants);
   constants.add("kTmemO", plan.tmem.begin_of(Sm100MlaTmem::kO));
   constants.add("kTmemS", plan.tmem.begin_of(Sm100MlaTmem::kS));
   constants.add("kTmemP", plan.tmem.begin_of(Sm100MlaTmem::kP));
   constants.add("kTmemColumns", plan.tmem_columns);
   add_mla_barriers(barrier_groups(spec, plan.tiles), constants);
-  constants.add("kSmemBytes", plan.smem_bytes);
+  constants.add("kSmemBytes", plan.smem.end_of_last());
   constants.add_users(spec);
   return std::move(constants).take();
 }
@@ -283,9 +241,8 @@ void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan) {
   kernel.cluster = mla.tiles.cluster;
   kernel.overlaps = true;
   kernel.launch_registers = kRegisters;
-  kernel.smem_bytes = mla.smem_bytes;
-  kernel.smem_map =
-      mla.smem.named([&](const auto& range) { return name_of(range, mla.v_bytes > 0); });
+  kernel.smem_bytes = mla.smem.end_of_last();
+  kernel.smem_map = mla_smem_map(mla.smem, mla.tiles, "Q", "work");
   kernel.tmem_map = mla.tmem.named(tmem_name_of);
   kernel.barriers = mla.barriers;
   for (const Sm100MlaRole& role : mla.roles) {
@@ -293,6 +250,7 @@ void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan) {
   }
   kernel.constants = constants_of(plan.spec, mla);
   kernel.parameters = mla_parameters(plan, mla.tiles);
+  plan.partials.stream_k = mla_stream_k(mla.tiles);
   plan.deviations = mla.deviations;
   add_split_deviation(plan);
 }

@@ -11,7 +11,8 @@
 
 #include "attnjit/launch.h"
 #include "attnjit/tuning.h"
-#include "plan/memory_layout.h"
+#include "plan/kernel/memory_layout.h"
+#include "plan/mla/mla_memory.h"
 #include "plan/mla/mla_tiles.h"
 
 namespace attnjit {
@@ -24,17 +25,7 @@ struct Sm100MlaRole {
   int registers = 0;  ///< per thread
 };
 
-/// What a range of shared memory, or of tensor memory, is for.
-enum class Sm100MlaRegion : std::uint8_t {
-  kQ,
-  kK,  ///< and V, where that has no memory of its own
-  kV,
-  kListed,
-  kLists,
-  kWork,
-  kTmemAddress,
-  kBarriers,
-};
+/// What a range of tensor memory is for.
 enum class Sm100MlaTmem : std::uint8_t { kO, kS, kP };
 
 /// docs/mla.md has the arithmetic.
@@ -42,8 +33,7 @@ struct Sm100MlaPlan {
   MlaTiles tiles;
   std::int64_t q_bytes = 0;  ///< and of a stage of K, which is V where that has no memory
   std::int64_t v_bytes = 0;  ///< of a stage of V of its own
-  std::int64_t smem_bytes = 0;
-  MemoryLayout<Sm100MlaRegion> smem;
+  MemoryLayout<MlaRegion> smem;
   int tmem_used = 0;     ///< columns
   int tmem_columns = 0;  ///< allocated: a power of two
   MemoryLayout<Sm100MlaTmem> tmem;

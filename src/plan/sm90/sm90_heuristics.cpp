@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
-#include "plan/forward_support.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/partials.h"
+#include "plan/launch/row_tiles.h"
 #include "plan/map/map_plan.h"
-#include "plan/merge/merge_plan.h"
 #include "plan/sm90/sm90_knobs.h"
 #include "plan/sm90/sm90_layout.h"
 #include "plan/sm90/sm90_roles.h"
-#include "plan/sm90/sm90_shapes.h"
 #include "plan/sm90/sm90_tiling.h"
 #include "spec/expression_ranges.h"
 #include "spec/resolved_spec.h"
@@ -55,7 +55,7 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
   if (is_e4m3(spec)) {
     // V is copied as far ahead as K; what is transposed waits for nothing. O has its own memory.
     plan.num_row_stages = plan.num_stages;
-    other_bytes += plan.num_v_stages * kv.v + std::int64_t{kSm90RowBytes} * kSm90ConsumerRows;
+    other_bytes += plan.num_v_stages * kv.v + std::int64_t{kBoxRowBytes} * kSm90ConsumerRows;
     if (plan.key_scales) {
       other_bytes += sm90_key_scales_bytes(plan.BN, plan.num_v_stages, plan.num_row_stages);
     }

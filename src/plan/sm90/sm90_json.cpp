@@ -2,7 +2,7 @@
 // Prints an Sm90Plan as JSON.
 #include "plan/sm90/sm90_json.h"
 
-#include "plan/json_fields.h"
+#include "plan/kernel/json_fields.h"
 #include "plan/sm90/sm90_plan.h"
 
 namespace attnjit {

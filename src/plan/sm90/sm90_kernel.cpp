@@ -6,15 +6,16 @@
 #include <span>
 #include <utility>
 
-#include "plan/constants.h"
-#include "plan/forward_support.h"
+#include "plan/kernel/constants.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/partials.h"
+#include "plan/kernel/signature.h"
+#include "plan/launch/row_tiles.h"
 #include "plan/map/map_plan.h"
-#include "plan/merge/merge_plan.h"
-#include "plan/signature.h"
 #include "plan/sm90/sm90_layout.h"
 #include "plan/sm90/sm90_plan.h"
 #include "plan/sm90/sm90_roles.h"
-#include "plan/sm90/sm90_shapes.h"
+#include "plan/sm90/sm90_tiling.h"
 
 namespace attnjit {
 namespace {
@@ -128,7 +129,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
 std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm90Plan& sm90) {
   using enum LaunchNumber;
   std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen};
-  sm90_add_work_numbers(spec, sm90.split, sm90.kv_lens, numbers);
+  add_work_numbers(spec, sm90.split, sm90.kv_lens, numbers);
   if (sm90.head_runs()) numbers.push_back(kEvenParts);
   if (sm90.low != nullptr) numbers.push_back(kLowBody);
   if (sm90.row_copies) {
@@ -192,6 +193,9 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   }
   kernel.parameters = parameters_of(plan, sm90);
   if (sm90.mapped) plan.map = planned_map(plan.spec, sm90_packed_heads(sm90, plan.spec));
+  const StreamK ranges = sm90.kv_lens ? StreamK::kHeads : StreamK::kTiles;
+  plan.partials = {.stream_k = sm90.runs ? ranges : StreamK::kNone,
+                   .cut_rows = sm90.cuts ? sm90.BM : 0};
   add_split_deviation(plan);
   return {};
 }

@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <functional>
 
+#include "plan/kernel/partials.h"
+#include "plan/kernel/signature.h"
 #include "plan/launch/arguments.h"
 #include "plan/launch/family_launch.h"
 #include "plan/launch/partitions.h"
+#include "plan/launch/row_tiles.h"
 #include "plan/map/map_plan.h"
-#include "plan/merge/merge_plan.h"
-#include "plan/signature.h"
 #include "plan/sm90/sm90_plan.h"
-#include "plan/sm90/sm90_shapes.h"
 #include "plan/sm90/sm90_tiling.h"
 
 namespace attnjit {
@@ -27,10 +27,10 @@ void describe(const KernelPlan& plan, const Sm90Plan& body, bool read_once,
   const TensorMapId viewed = tensor_of(tensors, map).empty() ? TensorMapId::kQ : map;
   const TensorView& tensor = tensor_of(tensors, viewed);
   if (keys) {
-    sm90_key_map(tensor, body.box_keys, body.kv_row_bytes, description);
+    key_map(tensor, body.box_keys, body.kv_row_bytes, description);
     description.l2_bytes = plan.sm90->l2_bytes;
   } else {
-    sm90_row_map(tensor, sm90_packed_heads(*plan.sm90, plan.spec), description);
+    row_map(tensor, sm90_packed_heads(*plan.sm90, plan.spec), description);
   }
   // NOTE: nobody comes back for what L2 fetches beside it; such launches wait for memory.
   if (read_once) description.l2_bytes = std::min(description.l2_bytes, 128);
@@ -39,8 +39,8 @@ void describe(const KernelPlan& plan, const Sm90Plan& body, bool read_once,
 
 // The query tiles of a head (or those of packed heads), all sequences together.
 std::int64_t tiles_of_head(const KernelPlan& plan, const LaunchShapes& shapes) {
-  return sm90_query_tiles(plan.spec, shapes, plan.sm90->BM,
-                          sm90_packed_heads(*plan.sm90, plan.spec));
+  return count_query_tiles(plan.spec, shapes, plan.sm90->BM,
+                           sm90_packed_heads(*plan.sm90, plan.spec));
 }
 
 // The CTAs that run at once.
@@ -52,7 +52,7 @@ int ctas_of(const Sm90Plan& plan, const DeviceShape& device) {
 Sm90Rows rows_of(const KernelPlan& plan, const Sm90Plan& body, const LaunchShapes& shapes,
                  bool whole, int ctas) {
   const int packed_heads = sm90_packed_heads(body, plan.spec);
-  const std::int64_t rows = sm90_rows(shapes.q_len, packed_heads);
+  const std::int64_t rows = packed_rows(shapes.q_len, packed_heads);
   const std::int64_t heads = plan.spec->num_q_heads / packed_heads;
   return {.groups = (rows + kSm90ConsumerRows - 1) / kSm90ConsumerRows,
           .heads = heads * shapes.batch,
@@ -67,18 +67,18 @@ Sm90Rows rows_of(const KernelPlan& plan, const Sm90Plan& body, const LaunchShape
 
 // A launch that splits the keys has full tiles of the first body, which its parts fill up with;
 // blocks of a map are of full tiles.
-Sm90Tiles tiles_of(const KernelPlan& plan, const LaunchShapes& shapes, const DeviceShape& device,
-                   bool splits) {
+LaunchTiles tiles_of(const KernelPlan& plan, const LaunchShapes& shapes, const DeviceShape& device,
+                     bool splits) {
   const auto tiling_of = [&](const Sm90Plan& body) {
     const bool whole = !body.kv_lens && !splits;
     const int ctas = whole && !body.mapped ? ctas_of(body, device) : 0;
     return sm90_tiling(rows_of(plan, body, shapes, whole, ctas));
   };
   const Sm90Plan& first = *plan.sm90;
-  const Sm90Tiling tiling = tiling_of(first);
+  const QueryTiling tiling = tiling_of(first);
   // Without a time: so many tiles that full ones are even enough.
   if (first.low == nullptr || splits || tiling.time == 0) return {false, tiling};
-  const Sm90Tiling low = tiling_of(*first.low);
+  const QueryTiling low = tiling_of(*first.low);
   if (low.time < kSm90Worthwhile * tiling.time) return {true, low};
   return {false, tiling};
 }
@@ -96,7 +96,7 @@ SmRates rates_of(const Sm90Plan& plan) {
 // partitions, `unsplit` the tiles of a launch that does not.
 std::int32_t run_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                             const DeviceShape& device, const SplitWork& work,
-                            const Sm90Tiles& unsplit) {
+                            const LaunchTiles& unsplit) {
   constexpr std::int64_t kMaxParts = 64;
   const Sm90Plan& sm90 = *plan.sm90;
   const int ctas = ctas_of(sm90, device);
@@ -180,7 +180,7 @@ PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shap
   if (spec.ragged && spec.max_q_len == 0) return {};
   if (!sm90.runs) return {.partitions = best_partitions(work, rates_of(sm90), device)};
   if (sm90.kv_lens) return sequence_partitions(plan, shapes, device, work);
-  const Sm90Tiles whole = tiles_of(plan, shapes, device, false);
+  const LaunchTiles whole = tiles_of(plan, shapes, device, false);
   return {.partitions = run_partitions(plan, shapes, device, work, whole), .whole = whole};
 }
 
@@ -190,13 +190,13 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   const Sm90Plan& sm90 = *plan.sm90;
   const LaunchShapes& shapes = request.shapes;
   const int packed_heads = sm90_packed_heads(sm90, spec);
-  const std::int64_t rows = sm90_rows(shapes.q_len, packed_heads);
+  const std::int64_t rows = packed_rows(shapes.q_len, packed_heads);
   if (rows > kMaxLength) {
     return make_error(
         ErrorCode::kInvalid,
         fmt::format("q_len is {}; with the {} heads of a group in one tile, 0 to {} "
                     "is allowed",
-                    shapes.q_len, spec.group, sm90_positions(kMaxLength, packed_heads)),
+                    shapes.q_len, spec.group, packed_positions(kMaxLength, packed_heads)),
         "q_len");
   }
   const std::int64_t heads = spec.num_q_heads / packed_heads;
@@ -210,11 +210,11 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
         "batch");
   }
   const bool splits = request.parts.partitions > 1;
-  const Sm90Tiles tiles = request.parts.whole && !splits
-                              ? *request.parts.whole
-                              : tiles_of(plan, shapes, request.device, splits);
+  const LaunchTiles tiles = request.parts.whole && !splits
+                                ? *request.parts.whole
+                                : tiles_of(plan, shapes, request.device, splits);
   const Sm90Plan& body = tiles.low_body ? *sm90.low : sm90;
-  const Sm90Tiling& tiling = tiles.tiling;
+  const QueryTiling& tiling = tiles.tiling;
   const std::int64_t of_heads =
       sm90.kv_lens ? tiles_of_head(plan, shapes) : tiling.m_tiles * std::int64_t{shapes.batch};
   const auto parts = static_cast<std::int32_t>(of_heads * heads * request.parts.partitions);
@@ -224,8 +224,8 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   // would end at once.
   const std::int32_t even =
       sm90.head_runs() ? parts / request.parts.partitions * request.parts.even_parts : parts;
-  const Sm90Shares shares = sm90_shares(tiling.order == Sm90Tiling::Order::kPairs, tiling.m_tiles,
-                                        even, ctas_of(sm90, request.device));
+  const TileShares shares = deal_out(tiling.order == QueryTiling::Order::kPairs, tiling.m_tiles,
+                                     even, ctas_of(sm90, request.device));
   const bool read_once = !sm90.kv_lens && tiling.m_tiles == 1 && packed_heads == spec.group;
   const auto describe_map = [&](TensorMapId map, TensorMapDescription& description) {
     describe(plan, body, read_once, request.tensors, map, description);
@@ -240,7 +240,7 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   values.numbers.set(LaunchNumber::kLowBody, std::int32_t{&body == sm90.low.get() ? 1 : 0});
   values.numbers.set(LaunchNumber::kTotalTiles, total_tiles);
   values.numbers.set(LaunchNumber::kPairedUnits,
-                     tiling.order == Sm90Tiling::Order::kHeads ? -1 : shares.paired_units);
+                     tiling.order == QueryTiling::Order::kHeads ? -1 : shares.paired_units);
   values.numbers.set(LaunchNumber::kPartitions, request.parts.partitions);
   values.numbers.set(LaunchNumber::kEvenParts, request.parts.even_parts);
   set_map_numbers(request, spec, values.numbers);

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 
-#include "plan/forward_support.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/launch/row_tiles.h"
 #include "plan/mla/mla_tiles.h"
 #include "plan/sm90/sm90_knobs.h"
 #include "plan/sm90/sm90_roles.h"
-#include "plan/sm90/sm90_shapes.h"
 
 namespace attnjit {
 namespace {
@@ -22,7 +22,7 @@ int round_up(int value, int to) { return (value + to - 1) / to * to; }
 
 /// Elements of a row in a block of columns.
 int block_elements(const AttentionSpec& spec) {
-  return kSm90RowBytes / static_cast<int>(size_of(spec.qkv_dtype));
+  return kBoxRowBytes / static_cast<int>(size_of(spec.qkv_dtype));
 }
 
 /// Columns of V that are multiplied (templates/sm90/layout.cuh, kPvColumns).
@@ -31,7 +31,7 @@ int multiplied_columns(const AttentionSpec& spec) { return round_up(spec.ov_dept
 /// Blocks of columns of O.
 int output_blocks(const AttentionSpec& spec) {
   const auto bytes = static_cast<int>(size_of(spec.output_dtype.value_or(spec.qkv_dtype)));
-  return (spec.ov_depth * bytes + kSm90RowBytes - 1) / kSm90RowBytes;
+  return (spec.ov_depth * bytes + kBoxRowBytes - 1) / kBoxRowBytes;
 }
 
 /// Eight columns of 32 ones.
@@ -75,14 +75,14 @@ std::int64_t sm90_smem_room(const Sm90Plan& plan) {
 
 int sm90_kv_row_bytes(const AttentionSpec& spec) {
   const bool halves =
-      widens_kv(spec) && (spec.qk_depth % kSm90RowBytes != 0 || spec.ov_depth % kSm90RowBytes != 0);
-  return halves ? kSm90RowBytes / 2 : kSm90RowBytes;
+      widens_kv(spec) && (spec.qk_depth % kBoxRowBytes != 0 || spec.ov_depth % kBoxRowBytes != 0);
+  return halves ? kBoxRowBytes / 2 : kBoxRowBytes;
 }
 
 Sm90KvBytes sm90_kv_bytes(const AttentionSpec& spec, int BN) {
   const auto rows = [&](int depth) {
     const int blocks = (depth + block_elements(spec) - 1) / block_elements(spec);
-    return std::int64_t{kSm90RowBytes} * blocks * BN;
+    return std::int64_t{kBoxRowBytes} * blocks * BN;
   };
   if (widens_kv(spec)) {
     const auto narrow = [&](int depth) {
@@ -111,8 +111,7 @@ void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.v_bytes = kv.v;
   plan.v_row_stage_bytes = kv.v_rows;
   plan.k_row_stage_bytes = kv.k_rows;
-  plan.q_bytes =
-      std::int64_t{kSm90RowBytes} * plan.BM * plan.padded_qk_depth / block_elements(spec);
+  plan.q_bytes = std::int64_t{kBoxRowBytes} * plan.BM * plan.padded_qk_depth / block_elements(spec);
   // Barriers and announcements of work tiles.
   const std::int64_t other_bytes =
       8 * (4 * 3 + 4 * kSm90MaxStages + 1 + 2 * row_tiles(plan) + kSm90MaxStages + 1) +
@@ -123,7 +122,7 @@ void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan) {
       plan.num_stages * plan.k_bytes + plan.num_v_stages * plan.v_bytes +
       plan.num_row_stages * (plan.v_row_stage_bytes + plan.k_row_stage_bytes);
   // O is staged in Q's memory where there is another Q to go on with, otherwise in what is left.
-  const std::int64_t block_bytes = std::int64_t{plan.BM} * kSm90RowBytes;
+  const std::int64_t block_bytes = std::int64_t{plan.BM} * kBoxRowBytes;
   const int blocks = output_blocks(spec);
   const bool fits_q = plan.direct_o || blocks * block_bytes <= plan.q_bytes;
   const auto left = [&](int q_stages) {
@@ -194,7 +193,7 @@ void sm90_lay_out(Sm90Plan& plan) {
     }
   }
   if (plan.o_blocks > 0)
-    add(Sm90Region::kO, 0, std::int64_t{plan.o_blocks} * plan.BM * kSm90RowBytes);
+    add(Sm90Region::kO, 0, std::int64_t{plan.o_blocks} * plan.BM * kBoxRowBytes);
   if (plan.sums_by_product) add(Sm90Region::kOnes, 0, ones_bytes(plan));
   if (plan.key_scales) add(Sm90Region::kKeyScales, 0, key_scales_bytes(plan));
   add(Sm90Region::kWork, 0,
@@ -217,14 +216,12 @@ void sm90_lay_out(Sm90Plan& plan) {
 }
 
 std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
-  const bool absorbed = plan.v_bytes == 0;  // V is in K's memory
-  // O leaves from registers.
-  const bool no_o = plan.direct_o || sm90_begin_of(Sm90Region::kP, plan) > 0;
   switch (range.region) {
     case Sm90Region::kQ:
-      return fmt::format("{} {}", no_o || plan.o_blocks > 0 ? "Q" : "Q and O", range.stage);
+      return fmt::format("{} {}", plan.direct_o || plan.o_blocks > 0 ? "Q" : "Q and O",
+                         range.stage);
     case Sm90Region::kK:
-      return fmt::format("{} {}", absorbed ? "K and V" : "K", range.stage);
+      return fmt::format("K {}", range.stage);
     case Sm90Region::kV:
       return fmt::format("V {}", range.stage);
     case Sm90Region::kVRows:
@@ -233,10 +230,6 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
       return fmt::format("K rows {}", range.stage);
     case Sm90Region::kO:
       return "O";
-    case Sm90Region::kP:
-      return "P";
-    case Sm90Region::kListed:
-      return "listed keys";
     case Sm90Region::kLists:
       return "lists of work";
     case Sm90Region::kParked:

@@ -8,9 +8,8 @@
 #include <memory>
 #include <numeric>
 #include <utility>
-#include <variant>
 
-#include "plan/forward_support.h"
+#include "plan/kernel/forward_support.h"
 #include "plan/sm90/sm90_heuristics.h"
 #include "plan/sm90/sm90_knobs.h"
 #include "plan/sm90/sm90_layout.h"
@@ -25,8 +24,7 @@ namespace {
 Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
   plan.rescale_by_row = true;
   if (keys % kPartitionStep != 0) return {};  // not served
-  const bool chosen =
-      tuned != nullptr && sm90_chooses(sm90_forward_knobs(plan), *tuned, &Sm90Plan::BN);
+  const bool chosen = tuned != nullptr && tuned->contains("BN");
   if (chosen && keys % plan.BN != 0) {
     return make_error(
         ErrorCode::kInvalid,
@@ -34,9 +32,8 @@ Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
         "BN");
   }
   int longest = kPartitionStep;
-  for (const Sm90Knob& knob : sm90_forward_knobs(plan)) {
-    const auto* number = std::get_if<int Sm90Plan::*>(&knob.member);
-    if (number == nullptr || *number != &Sm90Plan::BN) continue;
+  for (const Knob<Sm90Plan>& knob : sm90_forward_knobs(plan)) {
+    if (knob.name != "BN") continue;
     for (const std::int64_t value : knob.values) {
       if (value <= plan.BN && keys % value == 0) longest = static_cast<int>(value);
     }
@@ -69,7 +66,7 @@ Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tu
   Sm90Plan plan = sm90_choose_tile(spec);
   const std::vector<TuningKnob> untuned = sm90_knobs(plan);
   if (tuned != nullptr) {
-    Status status = sm90_apply(sm90_forward_knobs(plan), "an sm_90a plan", *tuned, plan);
+    Status status = apply_knobs(sm90_forward_knobs(plan), "an sm_90a plan", *tuned, plan);
     if (!status) return status.error();
     if (!is_e4m3(resolved)) plan.num_v_stages = plan.num_stages;
   }

@@ -13,8 +13,8 @@
 #include "attnjit/plan.h"
 #include "attnjit/spec.h"
 #include "attnjit/tuning.h"
-#include "plan/memory_layout.h"
-#include "plan/mla/mla_tiles.h"
+#include "plan/kernel/memory_layout.h"
+#include "plan/launch/family_launch.h"
 
 namespace attnjit {
 
@@ -26,8 +26,6 @@ enum class Sm90Region : std::uint8_t {
   kVRows,
   kKRows,
   kO,
-  kP,
-  kListed,
   kLists,
   kParked,
   kWork,
@@ -41,8 +39,7 @@ enum class Sm90Region : std::uint8_t {
 /// A range of shared memory; a stage of Q, K or V has one each.
 using Sm90SmemRange = PlacedRegion<Sm90Region>;
 
-/// What an sm_90a template uses. Tiles per depth follow FlashAttention-3 (Shah et al., 2024); those
-/// of absorbed MLA are sm90_mla's.
+/// What the sm_90a template uses. Tiles per depth follow FlashAttention-3 (Shah et al., 2024).
 struct Sm90Plan {
   int BM = 0;               ///< query rows per work tile: 64 per consumer warpgroup
   int BN = 0;               ///< keys per KV tile
@@ -65,11 +62,9 @@ struct Sm90Plan {
   bool kv_lens = false;      ///< sequences differ in length: a warp finds its work on the device
   bool claims_work = false;  ///< CTAs claim it (common/claims.cuh); else each takes every n-th tile
   bool row_copies = false;   ///< K and V are copied row by row: pages do not hold whole TMA boxes
-  int widened_blocks = 0;    ///< absorbed MLA: of a row of K, those that are e4m3
-  int cluster = 1;        ///< absorbed MLA: CTAs that share a position, and widen K for each other
-  bool overlaps = false;  ///< waits for the end of the launch before it: PlannedKernel::overlaps
-  bool listed = false;    ///< KV tiles are listed by what the mask says of each
-  bool mapped = false;    ///< they are those of a map of the mask (templates/maps)
+  bool overlaps = false;     ///< waits for the end of the launch before it: PlannedKernel::overlaps
+  bool listed = false;       ///< KV tiles are listed by what the mask says of each
+  bool mapped = false;       ///< they are those of a map of the mask (templates/maps)
   bool map_bits = false;  ///< which says of blocks that are seen in part which scores are visible
   bool split = false;     ///< launches may split the keys into partitions
   /// Those that choose how deal out runs of KV tiles, as many to each CTA; of sequences that differ
@@ -114,15 +109,12 @@ struct Sm90Plan {
   int exp2_fma_pairs = 0;        ///< of a row's pairs in a thread, whose 2^x the FMA pipe computes
   double p_bias = 0;             ///< log2: P is scaled by 2^this: its type keeps small ones
 
-  /// How the kernel of absorbed MLA and deep heads cuts rows and keys; of others nothing.
-  MlaTiles mla;
-
   /// A second body of the kernel, for launches that have low query tiles; null: there is none. It
   /// has fewer consumers, with more registers and longer KV tiles.
   std::shared_ptr<const Sm90Plan> low;
 
   /// Whether its runs are over sequences, whose heads have keys of their own
-  /// (templates/common/sequence_runs.cuh). Those of absorbed MLA are its tiles'.
+  /// (templates/common/sequence_runs.cuh).
   bool head_runs() const { return runs && kv_lens; }
   /// Before the consumers: one loads, and rewrites V; where K is widened, another one does that.
   int producer_warpgroups() const { return widens_kv ? 2 : 1; }
@@ -141,8 +133,6 @@ std::string sm90_unsupported_reason(const ResolvedSpec& spec, const Sm90Plan& pl
 /// @pre plan.workspaces is filled.
 Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan);
 
-struct LaunchRequest;
-struct PartitionChoice;
 /// The parts that a launch splits the keys into.
 PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                                 const DeviceShape& device);

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "plan/forward_support.h"
+#include "plan/kernel/forward_support.h"
 #include "plan/sm90/sm90_tiling.h"
 #include "spec/names.h"
 

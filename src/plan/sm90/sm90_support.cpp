@@ -2,8 +2,8 @@
 // Says which specs the sm_90a template does not serve, and why.
 #include <fmt/format.h>
 
-#include "plan/forward_support.h"
-#include "plan/signature.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/signature.h"
 #include "plan/sm90/sm90_plan.h"
 #include "plan/sm90/sm90_roles.h"
 

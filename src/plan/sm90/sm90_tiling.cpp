@@ -11,7 +11,7 @@
 namespace attnjit {
 namespace {
 
-using Order = Sm90Tiling::Order;
+using Order = QueryTiling::Order;
 
 std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -55,7 +55,7 @@ class TileTimes {
 };
 
 /// Tiles of as many groups each, but for the first rows'.
-Sm90Tiling even_tiling(const Sm90Rows& rows, std::int64_t tile_groups) {
+QueryTiling even_tiling(const Sm90Rows& rows, std::int64_t tile_groups) {
   const auto m_tiles = static_cast<std::int32_t>(quotient_up(rows.groups, tile_groups));
   return {.m_tiles = m_tiles,
           .tile_groups = static_cast<std::int32_t>(tile_groups),
@@ -67,7 +67,7 @@ Sm90Tiling even_tiling(const Sm90Rows& rows, std::int64_t tile_groups) {
 // ---- Rows that see as many keys
 
 /// `m_tiles` tiles that differ by a group at most, the taller ones first.
-Sm90Tiling falling_tiling(const Sm90Rows& rows, std::int64_t m_tiles) {
+QueryTiling falling_tiling(const Sm90Rows& rows, std::int64_t m_tiles) {
   const std::int64_t tall = quotient_up(rows.groups, m_tiles);
   const auto count = static_cast<std::int32_t>(m_tiles);
   return {.m_tiles = count,
@@ -78,7 +78,7 @@ Sm90Tiling falling_tiling(const Sm90Rows& rows, std::int64_t m_tiles) {
 }
 
 /// CTAs take turns, the tall tiles first.
-double falling_time(const Sm90Rows& rows, const Sm90Tiling& tiling, const TileTimes& times) {
+double falling_time(const Sm90Rows& rows, const QueryTiling& tiling, const TileTimes& times) {
   const std::int64_t rounds = quotient_up(tiling.m_tiles * rows.heads, rows.ctas);
   // Each round a CTA gets the next tile of a head, and so in its turn the one that is not full.
   const std::int64_t missing = tiling.m_tiles * std::int64_t{tiling.tile_groups} - rows.groups;
@@ -94,17 +94,17 @@ double falling_time(const Sm90Rows& rows, const Sm90Tiling& tiling, const TileTi
          static_cast<double>(rounds - tall) * low;
 }
 
-Sm90Tiling best_of_even_rows(const Sm90Rows& rows) {
+QueryTiling best_of_even_rows(const Sm90Rows& rows) {
   // Rounds of the CTAs from which on what the last one wastes is little.
   constexpr std::int64_t kManyRounds = 16;
   // CTAs per head that share K and V in L2, where tiles of one rank are computed together.
   constexpr std::int64_t kSharers = 4;
   const TileTimes times(rows);
-  Sm90Tiling best = even_tiling(rows, rows.consumers);
+  QueryTiling best = even_tiling(rows, rows.consumers);
   best.time = falling_time(rows, best, times);
   if (best.m_tiles * rows.heads >= kManyRounds * rows.ctas) return best;
   double worthwhile = best.time * kSm90Worthwhile;
-  const auto try_one = [&](const Sm90Tiling& tiling) {
+  const auto try_one = [&](const QueryTiling& tiling) {
     const double time = falling_time(rows, tiling, times);
     if (time >= worthwhile) return;
     best = tiling;
@@ -132,7 +132,7 @@ double missing_keys(const Sm90Rows& rows, std::int64_t last) {
 }
 
 /// Tiles that take `most` at most where a group of rows can: low ones where there are many keys.
-Sm90Tiling rising_tiling(const Sm90Rows& rows, double most, const TileTimes& times) {
+QueryTiling rising_tiling(const Sm90Rows& rows, double most, const TileTimes& times) {
   const auto groups_within = [&](std::int64_t tile_groups) {
     // The groups, from the first rows on, whose tiles of that height take no longer: about so many
     // as the keys say that a tile may have.
@@ -150,7 +150,7 @@ Sm90Tiling rising_tiling(const Sm90Rows& rows, double most, const TileTimes& tim
   const std::int64_t height = rows.consumers;
   std::int64_t left = rows.groups;
   std::int64_t tiles = 0;
-  Sm90Tiling tiling{.tile_groups = 1, .order = Order::kLongest};
+  QueryTiling tiling{.tile_groups = 1, .order = Order::kLongest};
   for (std::int64_t groups = 1; groups < height; ++groups) {
     const std::int64_t low = std::max<std::int64_t>(left - groups_within(groups + 1), 0);
     tiles += quotient_up(low, groups);
@@ -172,7 +172,7 @@ struct Deal {
 /// Tiles are dealt from the longest to the shortest, to and fro: what the busiest CTA takes, or
 /// `most` where it takes no less. NOTE: a launch of new lengths waits for this, mostly to hear that
 /// a tiling is none of the best; so what shows that early comes first.
-double rising_time(const Sm90Rows& rows, const Sm90Tiling& tiling, const TileTimes& times,
+double rising_time(const Sm90Rows& rows, const QueryTiling& tiling, const TileTimes& times,
                    double most, Deal& deal) {
   const std::int64_t tiles = tiling.m_tiles * rows.heads;
   const std::int64_t ctas = std::clamp<std::int64_t>(tiles, 1, rows.ctas);
@@ -220,7 +220,7 @@ double shared_time(const Sm90Rows& rows, const TileTimes& times) {
   return of_head * static_cast<double>(rows.heads) / rows.ctas;
 }
 
-Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
+QueryTiling best_of_growing_rows(const Sm90Rows& rows) {
   // Rounds of the CTAs from which on full tiles are even enough. The second body has up to twice
   // the tiles of the first that it is compared with.
   const std::int64_t many_rounds = rows.low_body ? 6 : 3;
@@ -229,17 +229,17 @@ Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
   // Tiles of a head up to which those of the second body may be the better ones.
   constexpr std::int32_t kFewTiles = 4;
   const TileTimes times(rows);
-  Sm90Tiling best = even_tiling(rows, rows.consumers);
+  QueryTiling best = even_tiling(rows, rows.consumers);
   if (best.m_tiles * rows.heads < many_rounds * rows.ctas) {
     const double longest = times.of(rows.consumers, rows.keys);
     Deal deal;
     const double even =
         rising_time(rows, best, times, std::numeric_limits<double>::infinity(), deal);
     double least = even * kSm90Worthwhile;
-    Sm90Tiling last;
+    QueryTiling last;
     for (int step = 0; step < 8; ++step) {
       const double most = 0.66 + 0.04 * step;  // of the longest tile's time
-      const Sm90Tiling tiling = rising_tiling(rows, most * longest, times);
+      const QueryTiling tiling = rising_tiling(rows, most * longest, times);
       if (tiling == last) continue;
       last = tiling;
       const double time = rising_time(rows, tiling, times, least, deal);
@@ -257,7 +257,7 @@ Sm90Tiling best_of_growing_rows(const Sm90Rows& rows) {
 
 }  // namespace
 
-Sm90Tiling sm90_tiling(const Sm90Rows& rows) {
+QueryTiling sm90_tiling(const Sm90Rows& rows) {
   if (rows.ctas == 0 || rows.consumers == 1 || rows.groups <= 1)
     return even_tiling(rows, rows.consumers);
   return rows.pair_tiles ? best_of_growing_rows(rows) : best_of_even_rows(rows);
@@ -288,18 +288,6 @@ Sm90Runs sm90_runs(const Sm90Rows& rows) {
   const double longest = units_of(rows.keys);
   if (longest > 1) runs.parts = static_cast<std::int64_t>((longest - 2) / length) + 2;
   return runs;
-}
-
-Sm90Shares sm90_shares(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles, int ctas) {
-  // Whole rounds of pairs that are left to the tail, beside the last that is none: as few as even
-  // out the rest to 2 %, because the tail's tiles are of many heads, whose K and V share L2.
-  constexpr std::int32_t kTailRounds = 1;
-  Sm90Shares shares;
-  shares.ctas = std::min(total_tiles, std::max(ctas, 1));
-  if (!pair_tiles) return shares;
-  const std::int32_t pairs = total_tiles / m_tiles * (m_tiles - m_tiles / 2);
-  shares.paired_units = std::max(pairs / shares.ctas - kTailRounds, 0) * shares.ctas;
-  return shares;
 }
 
 }  // namespace attnjit

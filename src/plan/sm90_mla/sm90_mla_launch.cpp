@@ -22,12 +22,12 @@ constexpr MlaRates kRates{.alone_bytes = 57e3,
 
 PartitionChoice sm90_mla_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                                     const DeviceShape& device) {
-  return mla_partitions(plan.spec, plan.sm90->mla, kRates, shapes, device);
+  return mla_partitions(plan.spec, plan.sm90_mla->tiles, kRates, shapes, device);
 }
 
 Status plan_sm90_mla_launch(const KernelPlan& plan, const LaunchRequest& request,
                             LaunchRecipe& recipe) {
-  return plan_mla_launch(plan, plan.sm90->mla, request, recipe);
+  return plan_mla_launch(plan, plan.sm90_mla->tiles, request, recipe);
 }
 
 }  // namespace attnjit

@@ -1,30 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Sm90Plan of absorbed MLA, all query heads over one row of K per key, whose latent part is V,
-// and of heads deeper than 256.
+// Sm90MlaPlan: what the sm_90a kernel of absorbed MLA and deep heads uses. Of absorbed MLA all
+// query heads are over one row of K per key, whose latent part is V.
 //
-// Thread rules: pure functions.
+// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "attnjit/launch.h"
+#include "attnjit/tuning.h"
+#include "plan/launch/family_launch.h"
+#include "plan/mla/mla_memory.h"
 #include "plan/mla/mla_tiles.h"
-#include "plan/sm90/sm90_plan.h"
 
 namespace attnjit {
+
+/// docs/mla.md has the arithmetic.
+struct Sm90MlaPlan {
+  static constexpr int kConsumers = 2;  ///< warpgroups, after the one that loads
+  static constexpr int kThreads = 128 * (1 + kConsumers);
+  /// log2: O is rescaled when the maximum grows by more.
+  static constexpr double kRescaleThreshold = 8;
+
+  MlaTiles tiles;
+  bool pack_gqa = false;  ///< a tile's rows are of all the query heads that share a KV head
+  /// A row's maximum moves when its own scores say so: its bits are then its own.
+  bool rescale_by_row = false;
+  int producer_registers = 0;
+  int consumer_registers = 0;
+  int qk_depth = 0;
+  int ov_depth = 0;
+  std::int64_t tile_bytes = 0;  ///< of Q, and of a stage of K
+  std::int64_t v_bytes = 0;     ///< of a stage of V of its own
+  MemoryLayout<MlaRegion> smem;
+  std::vector<BarrierPlan> barriers;  ///< in memory order
+};
 
 /// Why the template does not serve a spec; empty: it does.
 std::string sm90_mla_unsupported_reason(const ResolvedSpec& spec);
 
-/// Plans the kernel. K's stages hold V, too; docs/mla.md has the arithmetic. `tuned` holds what a
+/// Plans the kernel. `tuned` holds what a
 /// tuning row overrides, or is null. Errors: kInvalid for a tuned name or value that this plan
 /// cannot take.
-Result<Sm90Plan> make_sm90_mla_plan(const ResolvedSpec& spec, const TuningValues* tuned);
+Result<Sm90MlaPlan> make_sm90_mla_plan(const ResolvedSpec& spec, const TuningValues* tuned);
 
 /// Fills the kernel of a supported plan. Errors: kInvalid where a tuned choice does not fit the
 /// shared memory. @pre plan.workspaces is filled.
-Status fill_from_sm90_mla(const Sm90Plan& mla, KernelPlan& plan);
+Status fill_from_sm90_mla(const Sm90MlaPlan& mla, KernelPlan& plan);
 
 /// The parts that a launch splits the keys into.
 PartitionChoice sm90_mla_partitions(const KernelPlan& plan, const LaunchShapes& shapes,

@@ -9,8 +9,8 @@
 
 #include "../attention/generated_kernel.h"
 #include "attention_subject.h"
-#include "plan/launch/family_launch.h"
 #include "plan/mla/mla_tiles.h"
+#include "plan/plan_launch.h"
 #include "plan/sm100/sm100_plan.h"
 #include "verify/compare.h"
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps and counts that the launches of the sm_90a kernels share.
-#include "plan/sm90/sm90_shapes.h"
+// Tensor maps and counts of tiles of 64 rows.
+#include "plan/launch/row_tiles.h"
 
 #include <algorithm>
 #include <utility>
 #include <variant>
 
-#include "plan/forward_support.h"
-#include "plan/merge/merge_plan.h"
+#include "plan/kernel/forward_support.h"
 
 namespace attnjit {
 namespace {
@@ -16,8 +15,8 @@ constexpr int kBoxRows = 64;  // of Q and O: a wgmma's
 
 }  // namespace
 
-void sm90_key_map(const TensorView& tensor, int box_keys, int row_bytes,
-                  TensorMapDescription& description) {
+void key_map(const TensorView& tensor, int box_keys, int row_bytes,
+             TensorMapDescription& description) {
   const auto bytes = [&](std::int64_t stride) {
     return static_cast<std::uint64_t>(stride * tensor.element_bytes());
   };
@@ -33,38 +32,39 @@ void sm90_key_map(const TensorView& tensor, int box_keys, int row_bytes,
   description.swizzle = row_bytes;
 }
 
-std::int64_t sm90_rows(std::int64_t positions, int packed_heads) {
+std::int64_t packed_rows(std::int64_t positions, int packed_heads) {
   if (packed_heads > kBoxRows) return positions * packed_heads;
   const int whole = kBoxRows / packed_heads;
   return positions / whole * kBoxRows + positions % whole * packed_heads;
 }
 
-std::int64_t sm90_positions(std::int64_t rows, int packed_heads) {
+std::int64_t packed_positions(std::int64_t rows, int packed_heads) {
   if (packed_heads > kBoxRows) return rows / packed_heads;
   return rows / kBoxRows * (kBoxRows / packed_heads);
 }
 
-void sm90_row_map(const TensorView& tensor, int packed_heads, TensorMapDescription& description) {
+void row_map(const TensorView& tensor, int packed_heads, TensorMapDescription& description) {
   const int box_heads = std::min(kBoxRows, packed_heads);
-  sm90_key_map(tensor, kBoxRows / box_heads, kSm90RowBytes, description);
+  key_map(tensor, kBoxRows / box_heads, kBoxRowBytes, description);
   std::swap(description.dims[1], description.dims[2]);
   std::swap(description.strides[0], description.strides[1]);
   std::swap(description.box[1], description.box[2]);
   description.box[1] = static_cast<std::uint32_t>(box_heads);
 }
 
-std::int64_t sm90_query_tiles(const AttentionSpec& spec, const LaunchShapes& shapes, int tile_rows,
-                              int packed_heads) {
-  const std::int64_t longest = (sm90_rows(shapes.q_len, packed_heads) + tile_rows - 1) / tile_rows;
+std::int64_t count_query_tiles(const AttentionSpec& spec, const LaunchShapes& shapes, int tile_rows,
+                               int packed_heads) {
+  const std::int64_t longest =
+      (packed_rows(shapes.q_len, packed_heads) + tile_rows - 1) / tile_rows;
   if (!spec.ragged) return longest * shapes.batch;
   // Each sequence wastes a tile less a row at most.
   const std::int64_t all_rows =
-      sm90_rows(shapes.total_q, packed_heads) + std::int64_t{shapes.batch} * (tile_rows - 1);
+      packed_rows(shapes.total_q, packed_heads) + std::int64_t{shapes.batch} * (tile_rows - 1);
   return std::min(longest * shapes.batch, all_rows / tile_rows);
 }
 
-void sm90_add_work_numbers(const AttentionSpec& spec, bool split, bool kv_lens,
-                           std::vector<LaunchNumber>& numbers) {
+void add_work_numbers(const AttentionSpec& spec, bool split, bool kv_lens,
+                      std::vector<LaunchNumber>& numbers) {
   using enum LaunchNumber;
   if (split) numbers.insert(numbers.end(), {kPartitions, kRows});
   if (!kv_lens) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of a spec the forward templates of every architecture lack.
-#include "plan/forward_support.h"
+#include "plan/kernel/forward_support.h"
 
 #include <fmt/format.h>
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // plan_launch: the launches of a plan for given shapes, as a LaunchSequence.
-//
-// Thread rules: functions of their arguments.
+#include "plan/plan_launch.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "attnjit/launch.h"
 #include "plan/family.h"
-#include "plan/launch/family_launch.h"
+#include "plan/kernel/family_traits.h"
+#include "plan/kernel/partials.h"
+#include "plan/kernel/sequence.h"
 #include "plan/launch/wait_records.h"
 #include "plan/map/map_plan.h"
 #include "plan/merge/merge_plan.h"
-#include "plan/sequence.h"
 #include "spec/scalars.h"
 
 namespace attnjit {
@@ -22,24 +22,6 @@ namespace {
 constexpr std::int64_t kClaimsBytes = 16;  // ClaimWords of templates/common/claims.cuh
 
 }  // namespace
-
-const TensorView& tensor_of(const LaunchTensors& tensors, TensorMapId map) {
-  switch (map) {
-    case TensorMapId::kQ:
-      break;
-    case TensorMapId::kQRope:
-      return tensors.q_rope;
-    case TensorMapId::kK:
-      return tensors.k;
-    case TensorMapId::kKRope:
-      return tensors.k_rope;
-    case TensorMapId::kV:
-      return tensors.v;
-    case TensorMapId::kO:
-      return tensors.o;
-  }
-  return tensors.q;
-}
 
 LaunchScalars launch_scalars(const AttentionSpec& spec) {
   LaunchScalars scalars;
@@ -96,15 +78,16 @@ Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
   const TensorView o = tensors->o;
   if (forward_buffer(plan, BufferId::Kind::kO).kind != BufferId::Kind::kO) tensors->o = packed(o);
   const KernelFamily& family = family_of(plan.spec);
+  const FamilyTraits traits = family_traits(plan.spec);
   PartitionChoice choice;
   if (chosen) {
     choice = *chosen;
-  } else if (family.partitions != nullptr) {
+  } else if (traits.splits) {
     choice = family.partitions(plan, shapes, device);
   }
   const Result<MaskMapShape> map = map_of_launch(plan, shapes);
   if (!map) return map.error();
-  const bool lists = plan.map && family.rows_per_list != nullptr;
+  const bool lists = plan.map && traits.lists;
   const std::int32_t rows = lists ? family.rows_per_list(plan, shapes, device) : 0;
   const LaunchRequest request{shapes, scalars, params, device, *tensors,
                               *scale, choice,  *map,   rows};

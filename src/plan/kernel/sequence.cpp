@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of workspaces, and where a plan has its kernels and workspaces.
-#include "plan/sequence.h"
+#include "plan/kernel/sequence.h"
 
 #include <algorithm>
 #include <array>
@@ -55,6 +55,10 @@ bool is_zeroed(WorkspaceId workspace) { return row_of(workspace).zeroed; }
 
 BufferId workspace_buffer(const KernelPlan& plan, WorkspaceId workspace) {
   return {BufferId::Kind::kWorkspace, rank_of(plan, workspace)};
+}
+
+bool has_wait_records(const KernelPlan& plan) {
+  return plan.spec.options().debug_waits.value_or(false);
 }
 
 bool uses(const KernelPlan& plan, WorkspaceId workspace) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The members of a kernel's struct Config as C++ literals.
-#include "plan/constants.h"
+#include "plan/kernel/constants.h"
 
 #include <fmt/format.h>
 

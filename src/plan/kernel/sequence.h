@@ -21,6 +21,9 @@ bool is_zeroed(WorkspaceId workspace);
 /// @pre the plan has it.
 BufferId workspace_buffer(const KernelPlan& plan, WorkspaceId workspace);
 
+/// Whether the waits of a plan's kernels are bounded, and leave records (launch/wait_records.h).
+bool has_wait_records(const KernelPlan& plan);
+
 /// Whether a kernel of the plan is given a workspace.
 bool uses(const KernelPlan& plan, WorkspaceId workspace);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tables of launch numbers, tensor maps and buffers, and the parameter lists made from them.
-#include "plan/signature.h"
+#include "plan/kernel/signature.h"
 
 #include <fmt/format.h>
 
@@ -8,10 +8,9 @@
 #include <set>
 #include <utility>
 
-#include "plan/forward_support.h"
-#include "plan/launch/wait_records.h"
-#include "plan/merge/merge_plan.h"
-#include "plan/sequence.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/partials.h"
+#include "plan/kernel/sequence.h"
 #include "spec/names.h"
 #include "spec/resolved_spec.h"
 #include "spec/scalars.h"

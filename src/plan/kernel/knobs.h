@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The choices of a plan that a tuning row may make, each with the member that it sets.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "attnjit/result.h"
+#include "attnjit/tuning.h"
+
+namespace attnjit {
+
+/// NOTE: `attnjit tune` tries the values that stand here and no others.
+template <class Plan>
+struct Knob {
+  std::string_view name;
+  std::variant<int Plan::*, bool Plan::*> member;
+  std::vector<std::int64_t> values;
+
+  void set(std::int64_t value, Plan& plan) const {
+    std::visit([&](auto one) { plan.*one = static_cast<std::decay_t<decltype(plan.*one)>>(value); },
+               member);
+  }
+  std::int64_t chosen(const Plan& plan) const {
+    return std::visit([&](auto one) { return std::int64_t{plan.*one}; }, member);
+  }
+};
+
+/// Applies a tuned choice. Errors: kInvalid, at the choice's name, for a name or value that `knobs`
+/// does not hold; `kernel` says in the message whose knobs they are.
+template <class Plan>
+Status apply_knobs(const std::vector<Knob<Plan>>& knobs, std::string_view kernel,
+                   const TuningValues& tuned, Plan& plan) {
+  for (const auto& [name, value] : tuned) {
+    const auto knob = std::ranges::find(knobs, name, &Knob<Plan>::name);
+    if (knob == knobs.end()) {
+      std::vector<std::string_view> names;
+      for (const Knob<Plan>& one : knobs) names.push_back(one.name);
+      return make_error(
+          ErrorCode::kInvalid,
+          fmt::format("'{}' is no choice of {}: {}", name, kernel, fmt::join(names, ", ")), name);
+    }
+    if (std::ranges::find(knob->values, value) == knob->values.end()) {
+      return make_error(ErrorCode::kInvalid,
+                        fmt::format("{} = {} in a tuning table: {} takes {}", name, value, kernel,
+                                    fmt::join(knob->values, ", ")),
+                        name);
+    }
+    knob->set(value, plan);
+  }
+  return {};
+}
+
+/// The knobs with what `plan` has chosen.
+template <class Plan>
+std::vector<TuningKnob> chosen_knobs(const std::vector<Knob<Plan>>& knobs, const Plan& plan) {
+  std::vector<TuningKnob> found;
+  for (const Knob<Plan>& knob : knobs) {
+    found.push_back({std::string(knob.name), knob.values, knob.chosen(plan)});
+  }
+  return found;
+}
+
+}  // namespace attnjit

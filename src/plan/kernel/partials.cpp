@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Says which plans have partial results, and where their attention kernels write them.
+#include "plan/kernel/partials.h"
+
+#include <cstddef>
+#include <variant>
+
+#include "plan/kernel/family_traits.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/sequence.h"
+#include "plan/kernel/signature.h"
+
+namespace attnjit {
+namespace {
+
+/// Whether a launch that may split the keys writes O and LSE itself.
+bool written_whole(const AttentionSpec& spec, std::int32_t partitions) {
+  return splits(spec) && partitions == 1 && !merges_one_part(spec);
+}
+
+}  // namespace
+
+bool merges(const AttentionSpec& spec) { return !spec.merge && (spec.accumulate || splits(spec)); }
+
+bool splits(const AttentionSpec& spec) {
+  const FamilyTraits family = family_traits(spec);
+  if (!family.splits || spec.accumulate) return false;
+  if (spec.num_partitions > 1 || spec.partition_keys > 0) return true;
+  if (spec.num_partitions == 1) return false;
+  // NOTE: warps that copy rows each find the CTA's work for themselves; and who finds and claims
+  // work would spill beside long KV tiles, beside O of more columns at depth 192, and where K and V
+  // are upcast.
+  const bool fits = spec.qk_depth > 192 || (spec.qk_depth > 96 && spec.ov_depth <= 128);
+  const bool cuts = family.cuts_ragged && !copies_rows(spec) && !widens_kv(spec) && fits;
+  return cuts || !spec.ragged || spec.max_q_len > 0 || spec.mla == Mla::kDecode;
+}
+
+bool merges_one_part(const AttentionSpec& spec) { return spec.partition_keys > 0 && spec.sink; }
+
+BufferId forward_buffer(const KernelPlan& plan, BufferId::Kind tensor) {
+  if (plan.spec->accumulate && !plan.spec->merge) {
+    if (tensor == BufferId::Kind::kO) return workspace_buffer(plan, WorkspaceId::kPartialO);
+    if (tensor == BufferId::Kind::kLse) return workspace_buffer(plan, WorkspaceId::kPartialLse);
+  }
+  return {tensor, 0};
+}
+
+void add_split_deviation(KernelPlan& plan) {
+  // NOTE: what nobody asked for is no deviation.
+  if (plan.spec.given().num_partitions != 0 || splits(plan.spec)) return;
+  const char* const reason = plan.spec->accumulate
+                                 ? "a launch that accumulates does not split the keys yet"
+                                 : "the kernel cannot cut long tiles of a ragged batch";
+  plan.deviations.push_back({"num_partitions", "chosen at launch", "1", reason});
+}
+
+void add_merge_workspaces(KernelPlan& plan) {
+  if (!merges(plan.spec)) return;
+  plan.workspaces.push_back(WorkspaceId::kPartialO);
+  plan.workspaces.push_back(WorkspaceId::kPartialLse);
+}
+
+void add_partial_parameters(const KernelPlan& plan, std::vector<KernelParameter>& parameters) {
+  if (!splits(plan.spec)) return;
+  for (const WorkspaceId partial : {WorkspaceId::kPartialO, WorkspaceId::kPartialLse}) {
+    parameters.push_back(workspace_parameter(plan, partial, "float"));
+  }
+}
+
+void forget_partials(const KernelPlan& plan, std::int32_t partitions, LaunchRecipe& recipe) {
+  if (!written_whole(plan.spec, partitions)) return;
+  for (std::size_t i = 0; i < recipe.args.size(); ++i) {
+    const auto* buffer = std::get_if<BufferId>(&plan.main().parameters[i].source);
+    if (buffer == nullptr) continue;
+    if (*buffer == workspace_buffer(plan, WorkspaceId::kPartialO) ||
+        *buffer == workspace_buffer(plan, WorkspaceId::kPartialLse)) {
+      recipe.args[i] = {KernelArgument::Pointer{}};
+    }
+  }
+}
+
+bool launches_merge(const KernelPlan& plan, std::int32_t partitions) {
+  return merges(plan.spec) && !written_whole(plan.spec, partitions);
+}
+
+}  // namespace attnjit

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What launches of kernels whose tiles are units of 64 rows share: tensor maps, the number of query
+// tiles, and the numbers that say what the work is.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attnjit/launch.h"
+#include "plan/launch/tensors.h"
+
+namespace attnjit {
+
+inline constexpr int kBoxRowBytes = 128;  ///< of a box's rows, as wide as the widest swizzle
+
+/// A map of K or V: depth, key, head, batch; of pages depth, row, head, page. A box is `box_keys`
+/// keys of a head, of `row_bytes` each, with the swizzle of as many. `description` is a new one.
+void key_map(const TensorView& tensor, int box_keys, int row_bytes,
+             TensorMapDescription& description);
+
+/// The rows of so many positions of packed heads. Each 64 rows are whole positions, and those that
+/// are left nobody's; more heads fill them up.
+std::int64_t packed_rows(std::int64_t positions, int packed_heads);
+/// The positions of so many rows, whole boxes of 64.
+std::int64_t packed_positions(std::int64_t rows, int packed_heads);
+
+/// A map of Q or O: depth, head, position, batch; a box is the packed heads' rows of 64.
+void row_map(const TensorView& tensor, int packed_heads, TensorMapDescription& description);
+
+/// The query tiles of `tile_rows` rows of a head (or of packed heads), all sequences together: no
+/// fewer than there can be.
+std::int64_t count_query_tiles(const AttentionSpec& spec, const LaunchShapes& shapes, int tile_rows,
+                               int packed_heads);
+
+/// Adds the numbers by which a kernel finds its work: of sequences that differ in length those that
+/// bound them, otherwise those of the tiles. `split`: launches may split the keys;
+/// `kv_lens`: sequences differ in length.
+void add_work_numbers(const AttentionSpec& spec, bool split, bool kv_lens,
+                      std::vector<LaunchNumber>& numbers);
+
+}  // namespace attnjit

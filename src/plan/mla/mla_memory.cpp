@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lays out what the kernels of absorbed MLA and deep heads have in shared memory.
+#include "plan/mla/mla_memory.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+namespace attnjit {
+namespace {
+
+constexpr int kCopyThreads = 128;  // where threads copy K
+constexpr int kCopyWarps = 4;
+constexpr std::int64_t kBarrierBytes = 8;
+
+// The Config members that hold where ranges begin. Those of ranges that only some generations have
+// are of these alone; others are 0 where a kernel has none.
+struct RegionConstant {
+  MlaRegion region;
+  const char* name;
+  bool always = true;
+};
+constexpr RegionConstant kRegions[] = {
+    {MlaRegion::kQ, "kQOffset"},
+    {MlaRegion::kK, "kKvOffset"},
+    {MlaRegion::kP, "kRecordOffset", false},
+    {MlaRegion::kListed, "kListedOffset"},
+    {MlaRegion::kLists, "kListsOffset"},
+    {MlaRegion::kParked, "kParkedOffset", false},
+    {MlaRegion::kWork, "kWorkOffset"},
+    {MlaRegion::kTmemAddress, "kTmemAddressOffset", false},
+    {MlaRegion::kBarriers, "kBarrierOffset"},
+};
+
+}  // namespace
+
+std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const MlaTiles& tiles,
+                                                const MlaReaders& readers) {
+  // One thread announces what TMA will bring, where threads copy each does.
+  constexpr int kProducer = 1;
+  const int of_k = !tiles.row_copies ? kProducer : kCopyThreads / (tiles.loads_apart ? 2 : 1);
+  const int blocks = mla_blocks(spec);
+  const int latent = mla_latent_blocks(spec);
+  // Which keys of a tile are listed is said with the block that comes first, by a lane of each warp
+  // that copies.
+  const int first = latent < blocks ? latent : 0;
+  std::vector<BarrierPlan> q_full, k_full, k_empty;
+  for (int block = 0; block < blocks; ++block) {
+    q_full.push_back({fmt::format("Q block {} full", block), kProducer});
+  }
+  const int first_of_v = tiles.own_v ? blocks : 0;
+  for (int stage = 0; stage < tiles.barrier_stages(); ++stage) {
+    for (int block = 0; block < (tiles.own_v ? blocks + latent : blocks); ++block) {
+      // Its columns in V; of K that is not V they are none.
+      const int of_v = block - first_of_v;
+      const bool is_v = of_v >= 0 && of_v < latent;
+      // Of an odd number of blocks both halves of O have the one in the middle.
+      const bool middle = latent % 2 != 0 && of_v == latent / 2;
+      const std::string name = is_v && tiles.own_v ? fmt::format("V {} block {}", stage, of_v)
+                                                   : fmt::format("K {} block {}", stage, block);
+      const bool listed = spec.topk > 0 && block == first;
+      const int of_block = !is_v ? readers.rope : middle ? readers.middle_block : readers.latent;
+      // What a warp has widened it stores, and says so once; the rope's part is copied.
+      const int copied = block < tiles.widened_blocks ? kCopyWarps : of_k;
+      k_full.push_back({name + " full", listed ? copied + kCopyWarps : copied});
+      k_empty.push_back({name + " empty", listed ? of_block + readers.listed : of_block});
+    }
+  }
+  std::vector<MlaBarrierGroup> groups{
+      {"kBarWorkFull", {{"work full", kProducer}}},
+      {"kBarWorkEmpty", {{"work empty", readers.work}}},
+      {"kBarQFull", std::move(q_full)},
+      {"kBarQEmpty", {{"Q empty", readers.q}}},
+      {"kBarKvFull", std::move(k_full)},
+      {"kBarKvEmpty", std::move(k_empty)},
+  };
+  if (tiles.kv_lens && !tiles.row_copies) {
+    std::vector<BarrierPlan> tails;
+    for (int loader = 0; loader < tiles.stage_loaders; ++loader) {
+      const std::string of = tiles.stage_loaders > 1 ? fmt::format(" {}", loader) : "";
+      tails.push_back({fmt::format("{}{} tail full", tiles.own_v ? "V" : "K", of), kProducer});
+    }
+    groups.push_back({"kBarTail", std::move(tails)});
+  }
+  return groups;
+}
+
+std::vector<BarrierPlan> mla_barriers(const std::vector<MlaBarrierGroup>& groups) {
+  std::vector<BarrierPlan> all;
+  for (const MlaBarrierGroup& group : groups) {
+    all.insert(all.end(), group.barriers.begin(), group.barriers.end());
+  }
+  return all;
+}
+
+MemoryLayout<MlaRegion> mla_smem(const AttentionSpec& spec, const MlaTiles& tiles,
+                                 const MlaOwnBytes& own, std::size_t num_barriers) {
+  using enum MlaRegion;
+  MemoryLayout<MlaRegion> smem;
+  smem.add(kQ, mla_tile_bytes(spec));
+  for (int i = 0; i < tiles.num_stages; ++i) {
+    smem.add(kK, mla_tile_bytes(spec), 1, i);
+    smem.add(kV, mla_own_v_bytes(spec), 1, i);
+  }
+  smem.add(kP, own.p);
+  smem.add(kListed, spec.topk > 0 ? std::int64_t{MlaTiles::kListedBytes} * tiles.num_stages : 0);
+  smem.add(kLists, tiles.parks_lists() ? MlaTiles::kListsBytes : 0);
+  smem.add(kParked, own.parked);
+  smem.add(kWork, MlaTiles::kWorkBytes);
+  smem.add(kTmemAddress, own.tmem_address);
+  smem.add(kBarriers, kBarrierBytes * static_cast<std::int64_t>(num_barriers));
+  return smem;
+}
+
+std::vector<MemoryRange> mla_smem_map(const MemoryLayout<MlaRegion>& smem, const MlaTiles& tiles,
+                                      const char* q, const char* work) {
+  return smem.named([&](const PlacedRegion<MlaRegion>& range) -> std::string {
+    switch (range.region) {
+      case MlaRegion::kQ:
+        return q;
+      case MlaRegion::kK:
+        return fmt::format("{} {}", tiles.own_v ? "K" : "K and V", range.stage);
+      case MlaRegion::kV:
+        return fmt::format("V {}", range.stage);
+      case MlaRegion::kP:
+        return "P";
+      case MlaRegion::kListed:
+        return "listed keys";
+      case MlaRegion::kLists:
+        return "lists of work";
+      case MlaRegion::kParked:
+        return "parked";
+      case MlaRegion::kWork:
+        return work;
+      case MlaRegion::kTmemAddress:
+        return "tmem address";
+      case MlaRegion::kBarriers:
+        break;
+    }
+    return "barriers";
+  });
+}
+
+void add_mla_regions(const MemoryLayout<MlaRegion>& smem, Constants& constants) {
+  for (const RegionConstant& region : kRegions) {
+    const std::int64_t begin = smem.begin_of(region.region, region.always ? 0 : -1);
+    if (begin >= 0) constants.add(region.name, begin);
+  }
+}
+
+void add_mla_barriers(const std::vector<MlaBarrierGroup>& groups, Constants& constants) {
+  std::size_t first = 0;
+  for (const MlaBarrierGroup& group : groups) {
+    constants.add(group.constant, static_cast<std::int64_t>(first));
+    first += group.barriers.size();
+  }
+  constants.add_barriers(mla_barriers(groups));
+}
+
+}  // namespace attnjit

@@ -44,14 +44,14 @@ Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
 }
 
 /// What follows from the tile.
-void complete(const AttentionSpec& spec, Sm90Plan& plan) {
-  plan.pack_gqa = sm90_packs_gqa(spec, plan);
+void complete(const AttentionSpec& spec, Sm90Traits facts, Sm90Plan& plan) {
+  plan.pack_gqa = sm90_packs_gqa(spec, plan.mapped);
   plan.BM = kSm90ConsumerRows * plan.num_consumers;
-  plan.sums_by_product = sm90_sums_by_product(spec, plan);
-  plan.held_q_steps = sm90_held_q_steps(spec, plan);
+  plan.sums_by_product = sm90_sums_by_product(facts | sm90_plan_traits(spec, plan));
+  plan.held_q_steps = sm90_held_q_steps(facts | sm90_plan_traits(spec, plan));
   plan.box_keys = spec.page_size > 0 ? std::gcd(spec.page_size, plan.BN) : plan.BN;
   if (plan.row_copies) plan.box_keys = 0;
-  sm90_share_registers(spec, plan);
+  sm90_share_registers(spec, facts, plan);
   sm90_size_tiles(spec, plan);
 }
 
@@ -63,7 +63,8 @@ int sm90_packed_heads(const Sm90Plan& plan, const AttentionSpec& spec) {
 
 Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tuned) {
   const AttentionSpec& resolved = *spec;
-  Sm90Plan plan = sm90_choose_tile(spec);
+  const Sm90Traits facts = sm90_spec_traits(spec);
+  Sm90Plan plan = sm90_choose_tile(spec, facts);
   const std::vector<TuningKnob> untuned = sm90_knobs(plan);
   if (tuned != nullptr) {
     Status status = apply_knobs(sm90_forward_knobs(plan), "an sm_90a plan", *tuned, plan);
@@ -78,10 +79,10 @@ Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tu
       return fitted.error();
     }
   }
-  complete(resolved, plan);
-  if (as_untuned && sm90_has_low_body(resolved, plan)) {
+  complete(resolved, facts, plan);
+  if (as_untuned && sm90_has_low_body(facts | sm90_plan_traits(resolved, plan))) {
     Sm90Plan low = sm90_low_tile(plan);
-    complete(resolved, low);
+    complete(resolved, facts, low);
     sm90_lay_out(low);
     plan.low = std::make_shared<const Sm90Plan>(std::move(low));
   }

@@ -5,64 +5,105 @@
 #include <fmt/format.h>
 
 #include "plan/kernel/forward_support.h"
-#include "plan/sm90/sm90_tiling.h"
-#include "spec/names.h"
 
 namespace attnjit {
 namespace {
 
-/// Whether consumers beside scales of keys keep as little as they can in registers: where they
-/// spilled otherwise, and take no more time. NOTE: at depth 64 it took 1.02 to 1.09 of the time,
-/// but 0.93 of a mask of bits, and at 256 1.02 of expressions (docs/sm90.md).
-bool places_rows_anew(const AttentionSpec& spec, const Sm90Plan& plan) {
-  const bool bools =
-      contains(spec, MaskSpec::Kind::kMaterialized) && !spec::adds_to_scores(spec.mask);
-  return plan.key_scales && (bools || (spec.qk_depth > 64 && spec.qk_depth <= 192));
-}
+// Consumers beside scales of keys keep as little as they can in registers: where they spilled
+// otherwise, and take no more time. NOTE: at depth 64 it took 1.02 to 1.09 of the time, but 0.93 of
+// a mask of bits, and at 256 1.02 of expressions (docs/sm90.md).
+constexpr Sm90Case kRematerializing[] = {
+    {kKeyScales | kBools},
+    {kKeyScales | kTo192, kTo64},
+};
 
 /// Whether consumers have no registers for what they know of a work tile while its keys are
-/// multiplied. NOTE: many of these kernels spilled, 8 to 656 bytes; others have room, and read
-/// nothing again.
-bool parks_work(const AttentionSpec& spec, const Sm90Plan& plan) {
-  using Kind = MaskSpec::Kind;
-  const int depth = spec.qk_depth;
-  const bool simple = spec.mask.kind == Kind::kNull || spec.mask.kind == Kind::kCausal;
-  const bool decode = decodes(spec, kSm90ConsumerRows);
-  if (plan.places_rows_anew) return false;
-  // Numbers of a tensor take registers with each tile; bools do where K and V have 16 bits.
-  const bool eight_bits = is_e4m3(spec) || plan.widens_kv;
-  const bool reads =
-      contains(spec, Kind::kMaterialized) && (!eight_bits || spec::adds_to_scores(spec.mask));
-  if (reads && plan.split && (!plan.widens_kv || depth <= 192)) return true;
-  if (plan.widens_kv) {
-    if (depth > 192) return !simple && !spec::adds_to_scores(spec.mask);
-    return !simple && spec.ov_depth > 128 && plan.listed && plan.split;
-  }
-  if (decode) return depth > 192;
-  // NOTE: causal ones spill 24 bytes, and took 1.05 of the time when they parked (docs/sm90.md).
-  if (plan.key_scales && !simple && (depth <= 64 ? !plan.listed : plan.split)) return true;
-  if (plan.key_scales && depth <= 64 && plan.split && plan.partition_tiles > 0) return true;
-  if (!is_e4m3(spec) && depth > 128 && spec.ov_depth <= 128) {
-    return !simple || plan.kv_lens || plan.split;
-  }
-  // NOTE: chunks with a softcap over pages spilled 28 bytes where they parked, and none without,
-  // but for O of another type.
-  const bool own_o = spec.output_dtype.value_or(spec.qkv_dtype) != spec.qkv_dtype;
-  const bool alike = spec.score_mod.kind == ScoreModSpec::Kind::kIdentity || !plan.kv_lens || own_o;
-  if (reads && depth > 192) return true;
-  if (contains(spec, Kind::kChunked) && depth > 64 && alike && !is_e4m3(spec)) return true;
-  if (depth <= 64) return false;
-  if (depth > 192) {
-    const bool part_of_keys = is_e4m3(spec) ? plan.partition_tiles > 0 : plan.split;
-    const bool of_pages = plan.kv_lens && (spec.page_size > 0 || plan.listed);
-    return (!simple && part_of_keys) || (!is_e4m3(spec) && of_pages);
-  }
-  const bool windowed = contains(spec, Kind::kSlidingWindow);
-  const bool heads_apart = spec.group > 1 && !plan.pack_gqa;
-  return plan.num_consumers == 3 &&
-         ((windowed && (spec.return_lse || heads_apart || own_o || plan.split)) ||
-          (!is_e4m3(spec) && plan.kv_lens && (plan.box_keys < plan.BN || plan.cuts)));
-}
+/// multiplied, and stash it in shared memory. NOTE: many of these kernels spilled, 8 to 656 bytes;
+/// others have room, and read nothing again.
+constexpr Sm90Row<bool> kStash[] = {
+    {{kRematerializes}, false},
+    // Numbers of a tensor take registers with each tile; bools do where K and V have 16 bits.
+    {{kNumbers | kSplit, kUpcast}, true},
+    {{kNumbers | kSplit | kTo192}, true},
+    {{kBools | kSplit, kE4m3 | kUpcast}, true},
+    {{kUpcast, kTo192 | kSimple | kAdds}, true},
+    {{kUpcast | kTo192 | kListed | kSplit, kSimple | kVTo128}, true},
+    {{kUpcast}, false},
+    {{kDecode, kTo192}, true},
+    {{kDecode}, false},
+    // NOTE: causal ones spill 24 bytes, and took 1.05 of the time with it (docs/sm90.md).
+    {{kKeyScales | kTo64, kSimple | kListed}, true},
+    {{kKeyScales | kSplit, kSimple | kTo64}, true},
+    {{kKeyScales | kSplit | kTo64 | kFixedParts}, true},
+    {{kVTo128, kE4m3 | kTo128 | kSimple}, true},
+    {{kVTo128 | kKvLens, kE4m3 | kTo128}, true},
+    {{kVTo128 | kSplit, kE4m3 | kTo128}, true},
+    {{kVTo128, kE4m3 | kTo128}, false},
+    {{kNumbers, kTo192}, true},
+    {{kBools, kE4m3 | kTo192}, true},
+    // NOTE: chunks with a softcap over pages spilled 28 bytes with it, and none without, but for O
+    // of another type.
+    {{kChunked | kIdentity, kE4m3 | kTo64}, true},
+    {{kChunked, kE4m3 | kTo64 | kKvLens}, true},
+    {{kChunked | kOwnO, kE4m3 | kTo64}, true},
+    {{kTo64}, false},
+    {{kE4m3 | kFixedParts, kTo192 | kSimple}, true},
+    {{kSplit, kE4m3 | kTo192 | kSimple}, true},
+    {{kKvLens | kPaged, kE4m3 | kTo192}, true},
+    {{kKvLens | kListed, kE4m3 | kTo192}, true},
+    {{kThreeConsumers | kSliding | kLse}, true},
+    {{kThreeConsumers | kSliding | kHeadsApart}, true},
+    {{kThreeConsumers | kSliding | kOwnO}, true},
+    {{kThreeConsumers | kSliding | kSplit}, true},
+    {{kThreeConsumers | kKvLens | kBoxes, kE4m3}, true},
+    {{kThreeConsumers | kKvLens | kCuts, kE4m3}, true},
+    {{}, false},
+};
+
+/// Registers that a producer has beyond the least, beside two consumers or one. One that loads a
+/// tile in several boxes or row by row, asks a mask about tiles, or counts units of rows has more;
+/// and still more where it walks a map, too, or where sequences differ. Most where sequences' keys
+/// have parts, too, and O has columns to spare.
+constexpr Sm90Row<int> kSpareRegisters[] = {
+    {{kListed | kKvLens | kSplit | kVTo128, kTo128}, 48},
+    {{kMapped | kKvLens}, 32},
+    {{kMapped | kSplit}, 32},
+    {{kMapped | kMapBits, kTo128}, 32},
+    {{kListed | kKvLens, kTo128}, 32},
+    {{kBoxes}, 16},
+    {{kListed}, 16},
+    {{kUnits}, 16},
+    {{kKvLens | kSplit, kTo192}, 16},
+    {{}, 0},
+};
+
+/// Those of the warps before the consumers where K and V are upcast. NOTE: two CTAs per SM have
+/// none to spare, and O of 256 columns leaves no more.
+constexpr Sm90Row<int> kUpcastRegisters[] = {
+    {{kTwoCtas}, 40},
+    {{kUnits | kVBelow256, kTo192}, 56},
+    {{kListed | kKvLens | kVBelow256, kTo192}, 56},
+    {{kUnits}, 48},
+    {{kListed | kKvLens, kTo64}, 48},
+    {{kRowCopies | kKvLens | kTo96, kTo64}, 48},
+    {{kKeyScales | kKvLens | kTo64}, 48},
+    {{}, 40},
+};
+
+struct Registers {
+  int producer;
+  int consumer;
+};
+/// Of e4m3 the producer's warpgroup transposes V, and P of the others has half of the registers.
+/// NOTE: beside O of more columns the sums by product need what three consumers have of 16 bits.
+constexpr Sm90Row<Registers> kE4m3Registers[] = {
+    {{kThreeConsumers | kSums, kTo96 | kRowCopies}, {32, 160}},
+    {{kThreeConsumers}, {56, 152}},
+    {{kHeldQ}, {40, 232}},
+    {{kTwoConsumers}, {56, 224}},
+    {{}, {56, 200}},
+};
+constexpr Sm90Case kManyProducerRegisters{kListed | kKvLens | kBoxes, kTo64};
 
 }  // namespace
 
@@ -88,63 +129,30 @@ int sm90_launch_registers(const Sm90Plan& plan) {
   return kRegisterFile / (plan.threads() * plan.ctas_per_sm) / 8 * 8;
 }
 
-void sm90_share_registers(const AttentionSpec& spec, Sm90Plan& plan) {
+void sm90_share_registers(const AttentionSpec& spec, Sm90Traits facts, Sm90Plan& plan) {
   // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.
-  // A producer that loads a tile in several boxes or row by row, or asks a mask about tiles, has
-  // more of its own; and still more where it walks a map, too, or where sequences differ.
-  const bool deep = spec.qk_depth > 128;
-  const bool of_sequences = plan.listed && plan.kv_lens;
-  const bool many = (plan.mapped && (plan.kv_lens || plan.split || (plan.map_bits && deep))) ||
-                    (of_sequences && deep);
-  // As much where it counts units of rows, in each sequence.
-  const bool units = plan.kv_lens && plan.pack_gqa && kSm90ConsumerRows % spec.group != 0;
-  const bool several = plan.box_keys < plan.BN || plan.listed || units ||
-                       (plan.kv_lens && plan.split && spec.qk_depth > 192);
-  // Most where sequences' keys have parts, too, and O has columns to spare.
-  const bool most_of_sequences = of_sequences && plan.split && deep && spec.ov_depth <= 128;
-  const int spare = most_of_sequences ? 48 : many ? 32 : several ? 16 : 0;
-  plan.producer_registers = plan.num_consumers == 2 ? 24 + spare : 32;
-  plan.consumer_registers = plan.num_consumers == 2 ? 240 - spare / 2 : 160;
-  if (plan.num_consumers == 3 && of_sequences && spec.qk_depth > 64 && plan.box_keys < plan.BN) {
-    plan.producer_registers = 56;
-    plan.consumer_registers = 152;
-  }
-  if (plan.num_consumers == 1) {
-    plan.producer_registers = 24 + spare;
-    plan.consumer_registers = 232 - spare;
-  }
-  if (plan.widens_kv) {
+  const Sm90Traits traits = facts | sm90_plan_traits(spec, plan);
+  const auto has = [&](Sm90Trait trait) { return (traits & trait) != 0; };
+  const int spare = sm90_first(kSpareRegisters, traits);
+  Registers registers{24 + spare, has(kOneConsumer) ? 232 - spare : 240 - spare / 2};
+  if (has(kE4m3)) {
+    registers = sm90_first(kE4m3Registers, traits);
+  } else if (has(kUpcast)) {
     // Consumers have what the two warpgroups before them leave of what the CTA is launched with.
-    // NOTE: two CTAs per SM have none to spare.
-    const bool rows_of_sequences = plan.row_copies && plan.kv_lens && spec.qk_depth <= 96;
-    const bool lacks = units || (spec.qk_depth > 64 ? of_sequences || rows_of_sequences
-                                                    : plan.key_scales && plan.kv_lens);
-    const bool more = lacks && plan.ctas_per_sm == 1;
-    // NOTE: O of 256 columns leaves no more.
-    const bool most = more && spec.qk_depth > 192 && spec.ov_depth < 256;
-    plan.producer_registers = most ? 56 : more ? 48 : 40;
+    registers.producer = sm90_first(kUpcastRegisters, traits);
     const int left = plan.threads() / 128 * sm90_launch_registers(plan) -
-                     plan.producer_warpgroups() * plan.producer_registers;
-    plan.consumer_registers = left / plan.num_consumers / 8 * 8;
+                     plan.producer_warpgroups() * registers.producer;
+    registers.consumer = left / plan.num_consumers / 8 * 8;
+  } else if (has(kThreeConsumers)) {
+    registers = kManyProducerRegisters.fits(traits) ? Registers{56, 152} : Registers{32, 160};
   }
-  if (is_e4m3(spec)) {
-    // Of e4m3 its warpgroup transposes V, and P of the others has half of the registers. NOTE:
-    // beside O of more columns the sums by product need what three consumers have of 16 bits.
-    const bool most =
-        plan.num_consumers == 3 && spec.qk_depth > 96 && plan.sums_by_product && !plan.row_copies;
-    const bool holds = plan.held_q_steps > 0;
-    plan.producer_registers = most ? 32 : holds ? 40 : 56;
-    plan.consumer_registers = most                      ? 160
-                              : plan.num_consumers == 3 ? 152
-                              : holds                   ? 232
-                              : plan.num_consumers == 2 ? 224
-                                                        : 200;
-  }
+  plan.producer_registers = registers.producer;
+  plan.consumer_registers = registers.consumer;
   // NOTE: of other types one thread or warp of it has work, for which as few are enough.
-  plan.few_registers = plan.widens_kv || (is_e4m3(spec) && plan.producer_registers < 40);
-  plan.parks_list = plan.few_registers && !plan.kv_lens && !plan.claims_work;
-  plan.places_rows_anew = places_rows_anew(spec, plan);
-  plan.parks_work = parks_work(spec, plan);
+  plan.few_registers = has(kUpcast) || (has(kE4m3) && registers.producer < 40);
+  plan.parks_list = plan.few_registers && !has(kKvLens) && !plan.claims_work;
+  plan.places_rows_anew = sm90_any(kRematerializing, traits);
+  plan.parks_work = sm90_first(kStash, facts | sm90_plan_traits(spec, plan));
   // Four warpgroups were launched with 128 each: the idle one has what a producer has.
   if (plan.idle_warpgroups > 0) plan.consumer_registers = 256 - plan.producer_registers;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/sm90/sm90_plan.h"
+#include "plan/sm90/sm90_traits.h"
 
 namespace attnjit {
 
@@ -28,7 +29,7 @@ std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan);
 /// Registers per thread at launch: as many as all threads that an SM holds can have.
 int sm90_launch_registers(const Sm90Plan& plan);
 
-/// Shares the registers out between the producer's warps and the consumers'.
-void sm90_share_registers(const AttentionSpec& spec, Sm90Plan& plan);
+/// Shares the registers out between the producer's warps and the consumers'. `facts`: of the spec.
+void sm90_share_registers(const AttentionSpec& spec, Sm90Traits facts, Sm90Plan& plan);
 
 }  // namespace attnjit

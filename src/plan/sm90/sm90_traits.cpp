@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asks a spec and a plan for their facts.
+#include "plan/sm90/sm90_traits.h"
+
+#include <array>
+#include <utility>
+
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/partials.h"
+#include "plan/map/map_plan.h"
+#include "plan/sm90/sm90_heuristics.h"
+#include "plan/sm90/sm90_tiling.h"
+#include "spec/expression_ranges.h"
+#include "spec/names.h"
+#include "spec/resolved_spec.h"
+#include "spec/small_window.h"
+
+namespace attnjit {
+namespace {
+
+/// Whether a row sees few keys, and the kernel is compiled for their number. NOTE: one that is
+/// interpreted takes it at launch, whatever the spec says.
+bool has_small_window(const AttentionSpec& spec) {
+  const MaskSpec& mask = spec.mask;
+  return mask.kind == MaskSpec::Kind::kSlidingWindow && mask.constant && !spec.interpreted &&
+         mask.window >= 0 && mask.window_right >= 0 &&
+         mask.window + mask.window_right <= spec::kSmallWindow;
+}
+
+/// Whether expressions of the mask look up, in arrays, blocks of rows that are no multiple of a
+/// full tile's, but of two consumers'; and blocks of keys that are whole tiles. NOTE: rows of all
+/// heads of a group are one behind another in a tile. Blocks that are much longer than 192 rows
+/// seldom share a CTA, and more rows reuse K and V more.
+bool looks_up_blocks(const ResolvedSpec& resolved) {
+  int rows = 0, keys = 0;
+  const auto lower = [](int& to, int block) {
+    if (block > 0 && (to == 0 || block < to)) to = block;
+  };
+  for (const auto& snippet : resolved.state().snippets) {
+    if (!snippet || snippet->kind != spec::SnippetKind::kMask) continue;
+    lower(rows, spec::looked_up_block(*snippet, spec::Coord::kQIdx));
+    lower(rows, spec::looked_up_block(*snippet, spec::Coord::kQRow));
+    lower(keys, spec::looked_up_block(*snippet, spec::Coord::kKvIdx));
+  }
+  const int most = 512 / (sm90_packs_gqa(*resolved, walks_map(resolved)) ? resolved->group : 1);
+  return rows > 0 && keys > 0 && rows % 128 == 0 && rows % 192 != 0 && keys % 128 == 0 &&
+         rows <= most;
+}
+
+Sm90Traits sum(std::initializer_list<std::pair<Sm90Trait, bool>> facts) {
+  Sm90Traits traits = 0;
+  for (const auto& [trait, holds] : facts) traits |= holds ? Sm90Traits{trait} : 0;
+  return traits;
+}
+
+}  // namespace
+
+Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
+  using Kind = MaskSpec::Kind;
+  using Score = ScoreModSpec::Kind;
+  const AttentionSpec& spec = *resolved;
+  const int depth = spec.qk_depth;
+  const Score score = spec.score_mod.kind;
+  const bool listed = walks_map(resolved) || lists_tiles(resolved);
+  const bool expressed = contains(spec, Kind::kOr) || contains(spec, Kind::kCustom);
+  const bool tensor = contains(spec, Kind::kMaterialized);
+  const bool adds = spec::adds_to_scores(spec.mask);
+  const bool simple = spec.mask.kind == Kind::kNull || spec.mask.kind == Kind::kCausal;
+  const LongSequence long_sequence = shown_of_long_sequence(resolved);
+  const bool to128 = depth > 96 && depth <= 128;
+  // Measured of sequences of one length. NOTE: kernels that split keys would spill.
+  const bool capped = score == Score::kSoftcap && !listed && !expressed && !tensor &&
+                      !spec.interpreted && !is_e4m3(spec) && !widens_kv(spec) && !splits(spec);
+  return sum({{kTo64, depth <= 64},
+              {kTo96, depth <= 96},
+              {kTo128, depth <= 128},
+              {kTo192, depth <= 192},
+              {kAt256, depth == 256},
+              {kVTo128, spec.ov_depth <= 128},
+              {kVBelow256, spec.ov_depth < 256},
+              {kE4m3, is_e4m3(spec)},
+              {kDecode, decodes(spec, kSm90ConsumerRows)},
+              {kPaged, spec.page_size > 0},
+              {kLse, spec.return_lse},
+              {kOwnO, spec.output_dtype.value_or(spec.qkv_dtype) != spec.qkv_dtype},
+              {kNoMask, spec.mask.kind == Kind::kNull},
+              {kCausal, spec.mask.kind == Kind::kCausal},
+              {kSimple, simple},
+              {kWindowed, spec.mask.kind != Kind::kNull && !contains(spec, Kind::kCausal)},
+              {kSliding, contains(spec, Kind::kSlidingWindow)},
+              {kChunked, contains(spec, Kind::kChunked)},
+              {kBools, tensor && !adds},
+              {kNumbers, tensor && adds},
+              {kAdds, adds},
+              {kSmallWindow, depth == 64 && spec.ov_depth == 64 && has_small_window(spec)},
+              {kMuchWhole, long_sequence.much_whole},
+              {kRising, long_sequence.rising},
+              {kBlocks, listed && to128 && !lengths_differ(spec) && looks_up_blocks(resolved)},
+              {kIdentity, score == Score::kIdentity},
+              {kSoftcap, score == Score::kSoftcap},
+              {kLight, (listed || !expressed) && !tensor &&
+                           (score == Score::kIdentity || score == Score::kAlibi)},
+              {kCapped, capped && to128}});
+}
+
+Sm90Traits sm90_plan_traits(const AttentionSpec& spec, const Sm90Plan& plan) {
+  return sum({{kUpcast, plan.widens_kv},
+              {kKeyScales, plan.key_scales},
+              {kListed, plan.listed},
+              {kMapped, plan.mapped},
+              {kMapBits, plan.map_bits},
+              {kKvLens, plan.kv_lens},
+              {kRowCopies, plan.row_copies},
+              {kSplit, plan.split},
+              {kStreamK, plan.runs},
+              {kCuts, plan.cuts},
+              {kFixedParts, plan.partition_tiles > 0},
+              {kBoxes, plan.box_keys < plan.BN},
+              {kUnits, plan.kv_lens && plan.pack_gqa && kSm90ConsumerRows % spec.group != 0},
+              {kHeadsApart, spec.group > 1 && !plan.pack_gqa},
+              {kOneConsumer, plan.num_consumers == 1},
+              {kTwoConsumers, plan.num_consumers == 2},
+              {kThreeConsumers, plan.num_consumers == 3},
+              {kTwoCtas, plan.ctas_per_sm > 1},
+              {kShortTile, plan.BN <= 96},
+              {kSums, plan.sums_by_product},
+              {kHeldQ, plan.held_q_steps > 0},
+              {kRematerializes, plan.places_rows_anew}});
+}
+
+}  // namespace attnjit

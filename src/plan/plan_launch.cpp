@@ -11,6 +11,7 @@
 #include "plan/kernel/family_traits.h"
 #include "plan/kernel/partials.h"
 #include "plan/kernel/sequence.h"
+#include "plan/launch/partitions.h"
 #include "plan/launch/wait_records.h"
 #include "plan/map/map_plan.h"
 #include "plan/merge/merge_plan.h"
@@ -83,7 +84,7 @@ Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
   if (chosen) {
     choice = *chosen;
   } else if (traits.splits) {
-    choice = family.partitions(plan, shapes, device);
+    choice = family.partitions(plan, reached_shapes(plan, shapes, scalars), device);
   }
   const Result<MaskMapShape> map = map_of_launch(plan, shapes);
   if (!map) return map.error();

@@ -174,6 +174,68 @@ TEST(Sm90Launch, DecodesMayDealOutRuns) {
   }));
 }
 
+// Of a window or a chunk a launch shares out what it lets a row see, however long sequences are: a
+// small one has no parts, and so no merge.
+TEST(Sm90Launch, SmallWindowsHaveNoMerge) {
+  const auto launches = [](const MaskSpec& mask, bool ragged, std::vector<double> numbers = {}) {
+    AttentionSpec spec = sm90_spec(64);
+    spec.num_q_heads = 64;
+    spec.group = 8;
+    spec.page_size = 16;
+    spec.mask = mask;
+    spec.ragged = ragged;
+    spec.num_partitions = 0;
+    if (!ragged) spec.max_q_len = 1;
+    LaunchShapes shapes;
+    shapes.batch = 3;
+    shapes.q_len = shapes.total_q = ragged ? 300 : 1;
+    if (!ragged) shapes.total_q = 0;
+    shapes.kv_len = 1 << 17;
+    shapes.max_pages = (1 << 17) / 16;
+    shapes.num_pages = 3 * shapes.max_pages;
+    const auto sequence =
+        plan_launch(plan_of(spec), shapes, {.values = std::move(numbers)}, {}, {.sm_count = 132});
+    EXPECT_TRUE(sequence) << (sequence ? "" : sequence.error().to_string());
+    return sequence ? sequence->launches.size() : 0;
+  };
+  MaskSpec causal;
+  causal.kind = MaskSpec::Kind::kCausal;
+  MaskSpec window;
+  window.kind = MaskSpec::Kind::kSlidingWindow;
+  MaskSpec chunk;
+  chunk.kind = MaskSpec::Kind::kChunked;
+  const auto both = [&](const MaskSpec& other, MaskSpec::Kind kind) {
+    MaskSpec mask;
+    mask.kind = kind;
+    mask.of = {causal, other};
+    return mask;
+  };
+  for (const bool ragged : {false, true}) {
+    SCOPED_TRACE(ragged);
+    EXPECT_EQ(launches(causal, ragged), 2U);
+    EXPECT_EQ(launches(window, ragged, {128}), 1U);
+    EXPECT_EQ(launches(window, ragged, {1 << 16}), 2U);
+    window.window = 128;
+    EXPECT_EQ(launches(window, ragged), 1U);
+    EXPECT_EQ(launches(window, ragged, {1 << 16}), 2U);  // what a launch gives counts,
+    window.constant = true;
+    EXPECT_EQ(launches(window, ragged, {1 << 16}), 1U);  // but not in the place of a constant
+    EXPECT_EQ(launches(both(window, MaskSpec::Kind::kOr), ragged), 2U);
+    chunk.chunk = 256;
+    EXPECT_EQ(launches(both(chunk, MaskSpec::Kind::kAnd), ragged), 1U);
+    // Of two numbers each has its own.
+    window.constant = false;
+    window.window_right = -1;
+    EXPECT_EQ(launches(window, ragged), 2U);
+    EXPECT_EQ(launches(both(window, MaskSpec::Kind::kAnd), ragged), 1U);
+    EXPECT_EQ(launches(both(window, MaskSpec::Kind::kAnd), ragged, {1 << 16}), 2U);
+    window = {};
+    window.kind = MaskSpec::Kind::kSlidingWindow;
+    chunk = {};
+    chunk.kind = MaskSpec::Kind::kChunked;
+  }
+}
+
 // Dense launches that choose deal out runs where whole tiles leave SMs idle: a tile then has as
 // many parts as runs may cut it into, and all CTAs work.
 TEST(Sm90Launch, UnevenTilesAreDealtOutInRuns) {

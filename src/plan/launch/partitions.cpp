@@ -7,9 +7,57 @@
 #include "plan/kernel/partials.h"
 #include "plan/launch/family_launch.h"
 #include "plan/launch/tensors.h"
+#include "spec/interpreted_code.h"
+#include "spec/kinds.h"
 
 namespace attnjit {
 namespace {
+
+/// The keys that a row may see before its own, and behind it.
+struct RowReach {
+  static constexpr std::int64_t kAny = std::int64_t{1} << 40;
+  std::int64_t before = kAny, behind = kAny;
+};
+
+/// What a mask bounds of them. `next` is the index among a launch's numbers of the first of its
+/// own; of the node's own ones `number` says what the launch has.
+RowReach reach_of(const MaskSpec& mask, const std::vector<double>& given, std::size_t& next) {
+  const auto number = [&](std::int64_t of_spec) -> std::int64_t {
+    const double of_launch = mask.constant || next >= given.size() ? 0 : given[next];
+    ++next;
+    const std::int64_t value = of_launch != 0 ? static_cast<std::int64_t>(of_launch) : of_spec;
+    return value > 0 ? value : RowReach::kAny;
+  };
+  RowReach reach;
+  switch (mask.kind) {
+    case MaskSpec::Kind::kCausal:
+      reach.behind = 0;
+      break;
+    case MaskSpec::Kind::kSlidingWindow:
+      reach.before = number(mask.window) - 1;
+      reach.behind = spec::lacks_last(mask) ? 0 : number(mask.window_right);
+      break;
+    case MaskSpec::Kind::kChunked:
+      reach.before = reach.behind = number(mask.chunk) - 1;
+      break;
+    case MaskSpec::Kind::kAnd:
+    case MaskSpec::Kind::kOr: {
+      const bool all = mask.kind == MaskSpec::Kind::kAnd;
+      if (!all) reach = {0, 0};
+      for (const MaskSpec& operand : mask.of) {
+        const RowReach one = reach_of(operand, given, next);
+        reach.before =
+            all ? std::min(reach.before, one.before) : std::max(reach.before, one.before);
+        reach.behind =
+            all ? std::min(reach.behind, one.behind) : std::max(reach.behind, one.behind);
+      }
+      break;
+    }
+    default:
+      break;
+  }
+  return reach;
+}
 
 /// What writing and merging parts takes, with so many bytes per microsecond.
 double merged_in(double written, std::int64_t parts, double memory) {
@@ -87,6 +135,22 @@ SplitWork split_work(const AttentionSpec& spec, const LaunchShapes& shapes,
   work.rows = static_cast<double>(positions) * spec.num_q_heads;
   work.row_bytes = 4.0 * spec.ov_depth;
   return work;
+}
+
+LaunchShapes reached_shapes(const KernelPlan& plan, const LaunchShapes& shapes,
+                            const LaunchScalars& scalars) {
+  // The most rows of a work tile, whose positions see windows of their own, and keys of a KV tile.
+  constexpr std::int64_t kTileRows = 256, kTileKeys = 128;
+  LaunchShapes reached = shapes;
+  // NOTE: of fixed keys the numbers count from key 0 on. A map may show more than its mask, and a
+  // kernel that interprets a mask knows of no window.
+  if (plan.spec->partition_keys > 0 || plan.map || spec::interprets_mask(plan.spec)) return reached;
+  std::size_t next = 0;
+  const RowReach reach = reach_of(plan.spec->mask, scalars.values, next);
+  const std::int64_t keys =
+      reach.before + reach.behind + kTileKeys + std::min<std::int64_t>(shapes.q_len, kTileRows);
+  reached.kv_len = static_cast<std::int32_t>(std::min<std::int64_t>(shapes.kv_len, keys));
+  return reached;
 }
 
 std::optional<std::int32_t> fixed_partitions(const AttentionSpec& spec,

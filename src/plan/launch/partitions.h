@@ -42,6 +42,12 @@ SplitWork split_work(const AttentionSpec& spec, const LaunchShapes& shapes,
 double merge_time(double bytes, std::int64_t parts, const SmRates& rates,
                   const DeviceShape& device);
 
+/// The shapes of a launch as who chooses its partitions is to see them: with the keys that windows
+/// and chunks of the mask let a work tile reach, where these are fewer than the longest sequence's.
+/// A sequence may be a thousand times as long as what a window shows of it.
+LaunchShapes reached_shapes(const KernelPlan& plan, const LaunchShapes& shapes,
+                            const LaunchScalars& scalars);
+
 /// The partitions of a launch where the spec says how many; nullopt: the launch chooses.
 std::optional<std::int32_t> fixed_partitions(const AttentionSpec& spec, const LaunchShapes& shapes);
 

@@ -104,7 +104,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
     const int lane = static_cast<int>(threadIdx.x & 31u);
     if constexpr (Config::kRowCopies) {
       using Copies = RowCopies<Config, Arguments>;
-      using List = SequenceTileList<Config, Mask, Arguments, Params>;
+      using List = SequenceTileListOf<Config, Mask, Arguments, Params>;
       if (Copies::kWarps == kRowCopyWarps || warp < Copies::kWarps) {
         WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
             smem, arguments, params, Copies{smem, arguments, warp, lane}, warp, lane}

@@ -25,7 +25,8 @@ struct RowCopies {
                 "lanes find rows, and some rows are copied at a time");
   static constexpr int kElements = 16 / Layout::kCopiedElementBytes;  // that a lane copies
 
-  /// The pages of a lane's rows of a tile; -1 where there is none.
+  /// The pages of a lane's rows of a tile, as the table has them; -1 where there is none. NOTE:
+  /// nothing looks at them before the rows are copied: a warp would wait for the table.
   struct Place {
     int pages[kPlaces];
   };
@@ -57,8 +58,7 @@ struct RowCopies {
     Place place;
 #pragma unroll
     for (int i = 0; i < kPlaces; ++i) {
-      const int page = page_of<Config>(key_of(tile, i), 1, sees, work, arguments);
-      place.pages[i] = page < arguments.num_pages ? page : -1;
+      place.pages[i] = page_of<Config>(key_of(tile, i), 1, sees, work, arguments);
     }
     return place;
   }
@@ -80,8 +80,9 @@ struct RowCopies {
 #pragma unroll
     for (int i = 0; i < kPlaces; ++i) {
       const int page = place.pages[i];
+      const bool is_page = static_cast<u32>(page) < static_cast<u32>(arguments.num_pages);
       const i64 offset =
-          page < 0 ? -1 : page * page_bytes + key_of(tile, i) % Config::kPageSize * row_bytes;
+          is_page ? page * page_bytes + key_of(tile, i) % Config::kPageSize * row_bytes : -1;
 #pragma unroll 1
       for (int first = 0; first < min(kRows, 32); first += kTogether) {
         const i64 row_offset = __shfl_sync(0xffffffffu, offset, first + lane / kRowLanes);

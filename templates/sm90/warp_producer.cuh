@@ -9,6 +9,7 @@
 #include "sm90/query_copies.cuh"
 #include "sm90/tile_copies.cuh"
 #include "sm90/tile_notes.cuh"
+#include "sm90/told_list.cuh"
 #include "sm90/warp_work_list.cuh"
 
 namespace attnjit::sm90 {
@@ -193,6 +194,10 @@ struct WarpProducer {
     if (last.is_tile()) copies.load_v(last);
   }
 
+  /// How many tiles ahead of its copy a tile's place is asked for. NOTE: where rows have pages of
+  /// their own a tile's copies take less than a read of the table.
+  static constexpr int kAhead = Config::kRowCopies ? 2 : 1;
+
   /// Whether such a list stands in shared memory while a work tile is loaded.
   template <class Works>
   static constexpr bool parks() {
@@ -225,15 +230,24 @@ struct WarpProducer {
       using Place = typename Copies::Place;
       Place place = no_keys ? Place{} : place_of(work.tile_end - 1);
       Place next = no_keys ? Place{} : place_of(max(work.tile_end - 2, work.tile_begin));
+      [[maybe_unused]] Place far = {};
+      if constexpr (kAhead > 1) {
+        if (!no_keys) far = place_of(max(work.tile_end - 3, work.tile_begin));
+      }
       if (!no_keys) copies.load_k(work.tile_end - 1, place);
       load_q(no_keys);
       if (no_keys) return;
       for (int tile = work.tile_end - 2; tile >= work.tile_begin; --tile) {
-        const Place after = place_of(max(tile - 1, work.tile_begin));
+        const Place after = place_of(max(tile - kAhead, work.tile_begin));
         copies.load_k(tile, next);
         copies.load_v(tile + 1, place);
         place = next;
-        next = after;
+        if constexpr (kAhead > 1) {
+          next = far;
+          far = after;
+        } else {
+          next = after;
+        }
       }
       copies.load_v(work.tile_begin, place);
       copies.finish();
@@ -255,6 +269,11 @@ struct WarpProducer {
       SequenceRunList<Config, Mask, Arguments, Params> list(arguments, params,
                                                             parked_place(smem.list(warp)));
       load_each(list);
+    } else if constexpr (tells_work<Config>()) {
+      ToldList<Config, List> list{List(arguments, params, lane, CutWords{smem.list(0)}), smem, warp,
+                                  lane};
+      load_each(list);
+      list.end();
     } else if constexpr (cuts_tiles<Config>()) {
       List list(arguments, params, lane, CutWords{smem.list(0)});
       load_each(list);

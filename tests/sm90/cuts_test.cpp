@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "../list_kernel.h"
+#include "plan/sm90/sm90_plan.h"
 
 namespace attnjit::sm90 {
 namespace {
@@ -329,6 +330,38 @@ TEST_F(Sm90CutKernels, TypesAndMasks) {
               {window, {{40, 1}, {2600, 3000}}, {9}},
               {eight, lengths, {7}},
               {floats, lengths, {5}}},
+             3);
+}
+
+// Heads of 64, as gpt-oss has them: KV tiles are longer, and Q has one buffer.
+TEST_F(Sm90CutKernels, ShallowHeads) {
+  AttentionSpec sinks = cut_spec(8, 8, 64, 64);
+  sinks.sink = true;
+  AttentionSpec window = cut_spec(8, 8, 64, 16);
+  window.mask = window_of(3000);
+  window.sink = true;
+  expect_all({{cut_spec(4, 2, 64, 16), {{70, 1, 3, 1}, {3500, 5000, 300, 100}}, {5, 9}},
+              {sinks, {{4, 1, 2}, {6000, 700, 3000}}, {7}},
+              {window, {{3, 1}, {5000, 3300}}, {5}},
+              {cut_spec(4, 4, 80, 16), {{30, 1}, {2500, 3000}}, {6}}},
+             3);
+}
+
+// Where pages do not hold whole boxes one of the warps that copy rows finds the work for all.
+TEST_F(Sm90CutKernels, RowsOfPages) {
+  AttentionSpec sinks = cut_spec(8, 8, 64, 1);
+  sinks.sink = true;
+  AttentionSpec window = cut_spec(2, 1, 128, 1);
+  window.mask = window_of(1700);
+  AttentionSpec eight = cut_spec(4, 4, 128, 4);
+  eight.qkv_dtype = Dtype::kE4m3;
+  AttentionSpec upcast = cut_spec(4, 4, 64, 1);
+  upcast.kv_dtype = Dtype::kE4m3;
+  expect_all({{sinks, {{4, 1, 2, 1}, {3500, 70, 2100, 1}}, {9, 5}},
+              {cut_spec(4, 2, 104, 3), {{70, 0, 1}, {1900, 30, 2600}}, {6}},
+              {window, {{3, 40}, {2000, 2300}}, {5}},
+              {eight, {{40, 1, 1}, {2100, 70, 2500}}, {7}},
+              {upcast, {{4, 1}, {2000, 2900}}, {5}}},
              3);
 }
 

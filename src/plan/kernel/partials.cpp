@@ -27,11 +27,13 @@ bool splits(const AttentionSpec& spec) {
   if (!family.splits || spec.accumulate) return false;
   if (spec.num_partitions > 1 || spec.partition_keys > 0) return true;
   if (spec.num_partitions == 1) return false;
-  // NOTE: warps that copy rows each find the CTA's work for themselves; and who finds and claims
-  // work would spill beside long KV tiles, beside O of more columns at depth 192, and where K and V
-  // are upcast.
-  const bool fits = spec.qk_depth > 192 || (spec.qk_depth > 96 && spec.ov_depth <= 128);
-  const bool cuts = family.cuts_ragged && !copies_rows(spec) && !widens_kv(spec) && fits;
+  // NOTE: who finds and claims work would spill where K and V of more columns are upcast; and
+  // beside custom code and scales of keys, but where KV tiles are short and come by TMA.
+  const bool short_tiles = spec.qk_depth > 192 || (spec.qk_depth > 96 && spec.ov_depth <= 128);
+  const bool fits = short_tiles && !copies_rows(spec) && !widens_kv(spec);
+  const bool lacks = contains(spec, MaskSpec::Kind::kCustom) || keys_have_scales(spec);
+  const bool cuts =
+      family.cuts_ragged && (fits || (!lacks && !(widens_kv(spec) && spec.qk_depth > 192)));
   return cuts || !spec.ragged || spec.max_q_len > 0 || spec.mla == Mla::kDecode;
 }
 

@@ -70,6 +70,16 @@ constexpr Sm90Row<Tile> kTiles[] = {
     // rows.
     {{kBlocks | kLight}, {128, 2, 2, true}},
     {{kBlocks}, {128, 2, 2, false}},
+    // CTAs wait for memory as decodes' do where long tiles are cut: of depth 64 as much of K and V
+    // is on its way as of deeper heads. NOTE: who finds and claims work beside a second Q would
+    // spill, but not where rows are copied.
+    {{kCuts | kTo64 | kRowCopies}, {64, kSm90MaxStages, 2, true}},
+    {{kCuts | kSmallWindow | kLight}, {64, 4, 1, true}},
+    {{kCuts | kTo64}, {128, 4, 1, true}},
+    {{kCuts | kTo96 | kLight | kRowCopies}, {64, 3, 2, true}},
+    {{kCuts | kTo96 | kLight}, {96, 2, 1, true}},
+    {{kCuts | kTo96 | kRowCopies}, {64, 3, 2, false}},
+    {{kCuts | kTo96}, {128, 2, 1, false}},
     // Short tiles waste less of a window that few of them span.
     {{kSmallWindow | kLight}, {64, 4, 2, true}},
     {{kTo64 | kLight | kWindowed}, {128, 3, 2, true}},
@@ -216,10 +226,11 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved, Sm90Traits facts) {
   plan.direct_o = spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kF32;
   // In a ragged batch a tile may be a hundred times as long as another. What a listed mask shows of
   // each is known on the device alone, but pairs even out what is like causal. NOTE: warps that
-  // copy rows each find the CTA's work for themselves, and could not claim it.
-  plan.claims_work =
-      kv_lens ? spec.ragged && !copies_rows(spec) : listed && !split && (mapped || !has(kRising));
-  plan.cuts = chooses && kv_lens && plan.claims_work && !mapped && !has(kDecode);
+  // copy rows each find the CTA's work for themselves, and could not claim it, but where one finds
+  // what is cut and tells the others.
+  plan.cuts = chooses && spec.ragged && !mapped && !has(kDecode);
+  plan.claims_work = kv_lens ? spec.ragged && (plan.cuts || !copies_rows(spec))
+                             : listed && !split && (mapped || !has(kRising));
   // Decodes load each key once, and nobody comes back for what L2 fetches beside it: 7 % of 4 TB/s.
   // Prompts do not notice.
   if (kv_lens) plan.l2_bytes = 128;

@@ -47,7 +47,10 @@ std::int64_t key_scales_bytes(const Sm90Plan& plan) {
 /// (templates/common/list_place.cuh).
 std::int64_t lists_bytes(const Sm90Plan& plan) {
   if (plan.head_runs()) return MlaTiles::kListsBytes;
-  if (plan.cuts) return 2 * MlaTiles::kListBytes;  // kCutBytes of templates/common/cuts.cuh
+  // kCutBytes of templates/common/cuts.cuh, and what warps tell each other (sm90/told_list.cuh).
+  constexpr std::int64_t kToldBytes = 48;
+  const bool tells = plan.row_copies && sm90_copy_warps(plan) > 1;
+  if (plan.cuts) return 2 * MlaTiles::kListBytes + (tells ? 2 * kToldBytes : 0);
   return plan.parks_list ? MlaTiles::kListBytes : 0;
 }
 

@@ -46,6 +46,7 @@ constexpr Sm90Row<bool> kStash[] = {
     {{kChunked | kIdentity, kE4m3 | kTo64}, true},
     {{kChunked, kE4m3 | kTo64 | kKvLens}, true},
     {{kChunked | kOwnO, kE4m3 | kTo64}, true},
+    {{kCuts | kTo192, kE4m3 | kTo128}, true},
     {{kTo64}, false},
     {{kE4m3 | kFixedParts, kTo192 | kSimple}, true},
     {{kSplit, kE4m3 | kTo192 | kSimple}, true},
@@ -62,14 +63,16 @@ constexpr Sm90Row<bool> kStash[] = {
 
 /// Registers that a producer has beyond the least, beside two consumers or one. One that loads a
 /// tile in several boxes or row by row, asks a mask about tiles, or counts units of rows has more;
-/// and still more where it walks a map, too, or where sequences differ. Most where sequences' keys
-/// have parts, too, and O has columns to spare.
+/// and still more where it walks a map, too, where sequences differ, or where it cuts their tiles.
+/// Most where sequences' keys have parts, too, and O has columns to spare.
 constexpr Sm90Row<int> kSpareRegisters[] = {
     {{kListed | kKvLens | kSplit | kVTo128, kTo128}, 48},
     {{kMapped | kKvLens}, 32},
     {{kMapped | kSplit}, 32},
     {{kMapped | kMapBits, kTo128}, 32},
     {{kListed | kKvLens, kTo128}, 32},
+    {{kCuts | kTo192, kTo128 | kVTo128}, 32},
+    {{kCuts | kRowCopies, kTo192}, 32},
     {{kBoxes}, 16},
     {{kListed}, 16},
     {{kUnits}, 16},
@@ -85,6 +88,7 @@ constexpr Sm90Row<int> kUpcastRegisters[] = {
     {{kListed | kKvLens | kVBelow256, kTo192}, 56},
     {{kUnits}, 48},
     {{kListed | kKvLens, kTo64}, 48},
+    {{kCuts, kTo64}, 48},
     {{kRowCopies | kKvLens | kTo96, kTo64}, 48},
     {{kKeyScales | kKvLens | kTo64}, 48},
     {{}, 40},
@@ -103,7 +107,13 @@ constexpr Sm90Row<Registers> kE4m3Registers[] = {
     {{kTwoConsumers}, {56, 224}},
     {{}, {56, 200}},
 };
-constexpr Sm90Case kManyProducerRegisters{kListed | kKvLens | kBoxes, kTo64};
+/// Of three consumers: a producer has more that lists tiles or cuts them.
+constexpr Sm90Row<Registers> kThreeConsumersRegisters[] = {
+    {{kListed | kKvLens | kBoxes, kTo64}, {56, 152}},
+    {{kCuts | kRowCopies}, {40, 152}},
+    {{kCuts | kTo96, kTo64}, {40, 152}},
+    {{}, {32, 160}},
+};
 
 }  // namespace
 
@@ -144,7 +154,7 @@ void sm90_share_registers(const AttentionSpec& spec, Sm90Traits facts, Sm90Plan&
                      plan.producer_warpgroups() * registers.producer;
     registers.consumer = left / plan.num_consumers / 8 * 8;
   } else if (has(kThreeConsumers)) {
-    registers = kManyProducerRegisters.fits(traits) ? Registers{56, 152} : Registers{32, 160};
+    registers = sm90_first(kThreeConsumersRegisters, traits);
   }
   plan.producer_registers = registers.producer;
   plan.consumer_registers = registers.consumer;

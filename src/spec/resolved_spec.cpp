@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "spec/builtin_mask.h"
+#include "spec/builtin_score_mod.h"
 #include "spec/json_value.h"
 #include "spec/names.h"
 #include "spec/scalars.h"
@@ -34,6 +35,16 @@ void with_builtin_masks(MaskSpec& mask, Snippets::iterator& next, Snippets& kept
   kept.push_back(std::move(snippet));
 }
 
+/// The same of the score modification, whose snippet is the last.
+void with_builtin_score_mod(ScoreModSpec& score_mod, Snippets::iterator& next) {
+  const bool has_code = score_mod.kind == ScoreModSpec::Kind::kCustom && *next;
+  if (!has_code || !score_mod.custom.params.empty()) return;
+  const auto builtin = builtin_score_mod(**next);
+  if (!builtin) return;
+  score_mod = *builtin;
+  ++next;
+}
+
 }  // namespace
 
 ResolvedSpec resolved_spec(SpecDocument document, Snippets snippets, ArchFrom arch_from) {
@@ -44,7 +55,10 @@ ResolvedSpec resolved_spec(SpecDocument document, Snippets snippets, ArchFrom ar
   state->options = document.options;
   auto next = snippets.begin();
   // NOTE: of what is interpreted the kernel is not to depend.
-  if (!state->spec.interpreted) with_builtin_masks(state->spec.mask, next, state->snippets);
+  if (!state->spec.interpreted) {
+    with_builtin_masks(state->spec.mask, next, state->snippets);
+    with_builtin_score_mod(state->spec.score_mod, next);
+  }
   std::move(next, snippets.end(), std::back_inserter(state->snippets));
   state->params = declared_params(state->spec);
   state->scalars = spec_scalars(state->spec);

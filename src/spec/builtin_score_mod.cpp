@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recognises softcaps, and modifications that leave scores as they are.
+#include "spec/builtin_score_mod.h"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "spec/kinds.h"
+
+namespace attnjit::spec {
+namespace {
+
+/// A node, and the number that it is multiplied by.
+struct Scaled {
+  const ExprNode* node;
+  double factor = 1;
+};
+
+/// A node of floats as a number times a node that is no such product.
+Scaled scaled(const Expression& expression, std::int32_t index) {
+  const auto node_at = [&](std::int32_t at) {
+    return &expression.nodes[static_cast<std::size_t>(at)];
+  };
+  Scaled found{node_at(index)};
+  while (true) {
+    const ExprNode& at = *found.node;
+    const auto number = [&](std::size_t arg) -> const ExprNode* {
+      const ExprNode* const node = node_at(at.args[arg]);
+      return node->constant ? node : nullptr;
+    };
+    if (at.constant || at.type != ExprType::kF32) return found;
+    if (at.op == ExprOp::kNegate) {
+      found = {node_at(at.args[0]), -found.factor};
+    } else if (at.op == ExprOp::kMultiply && number(0) != nullptr) {
+      found = {node_at(at.args[1]), found.factor * number(0)->value.f};
+    } else if (at.op == ExprOp::kMultiply && number(1) != nullptr) {
+      found = {node_at(at.args[0]), found.factor * number(1)->value.f};
+    } else if (at.op == ExprOp::kDivide && number(1) != nullptr) {
+      found = {node_at(at.args[0]), found.factor / number(1)->value.f};
+    } else {
+      return found;
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<ScoreModSpec> builtin_score_mod(const Expression& expression) {
+  // What f32 rounds of a cap's reciprocal.
+  constexpr double kRounded = 1e-6;
+  const auto root = static_cast<std::int32_t>(expression.nodes.size()) - 1;
+  const Scaled outer = scaled(expression, root);
+  if (outer.node->op == ExprOp::kScore && outer.factor == 1) return ScoreModSpec{};
+  if (outer.node->op != ExprOp::kCall || outer.node->function != ExprFunction::kTanh) {
+    return std::nullopt;
+  }
+  const Scaled inner = scaled(expression, outer.node->args[0]);
+  // NOTE: not a number compares false.
+  const bool inverse = std::abs(outer.factor * inner.factor - 1) <= kRounded;
+  if (inner.node->op != ExprOp::kScore || !inverse) return std::nullopt;
+  ScoreModSpec softcap;
+  softcap.kind = ScoreModSpec::Kind::kSoftcap;
+  softcap.cap = std::abs(outer.factor);
+  softcap.constant = true;  // as it was in the expression
+  const KindScalar<ScoreModSpec>& cap = row_of(softcap).scalars.front();
+  if (!is_allowed(cap, softcap.cap)) return std::nullopt;
+  return softcap;
+}
+
+}  // namespace attnjit::spec

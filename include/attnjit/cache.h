@@ -95,6 +95,17 @@ struct CacheOptions {
   LogSink log;  ///< empty: silent
 };
 
+/// What a request's key material says of the attention that it is for; of a merge most is unset.
+struct KernelFacts {
+  std::string dtype;     ///< of Q: "bf16", "fp16", "e4m3"; empty: unknown
+  std::string kv_dtype;  ///< of K and V where it is another
+  int qk_depth = 0, ov_depth = 0, group = 0;
+  int page_size = 0, topk = 0;  ///< 0: none
+  bool ragged = false, ragged_kv = false, sink = false, lse = false, split = false;
+  std::string mask, score_mod;  ///< the device types, without their namespace
+  std::string user_code;        ///< as it was rendered; empty: none
+};
+
 /// One image in the cache, as `attnjit cache list` shows it.
 struct CacheEntryInfo {
   std::string layer, key, build_id, path;
@@ -102,6 +113,9 @@ struct CacheEntryInfo {
   std::int64_t bytes = 0;
   std::int64_t created_unix_s = 0, last_used_unix_s = 0;
   std::string entry;  ///< entry symbol
+  std::string nvrtc_version;
+  ResourceUsage usage;
+  KernelFacts facts;
 };
 
 enum class BuildPolicy : std::uint8_t {

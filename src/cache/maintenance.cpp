@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "cache/io.h"
+#include "cache/key_facts.h"
 #include "cache/key_lock.h"
 #include "cache/signature.h"
 #include "cache/store.h"
@@ -108,6 +109,9 @@ std::vector<CacheEntryInfo> Store::list(std::vector<CacheFinding>* unreadable) {
       info.created_unix_s = loaded.entry.created_unix_s;
       info.last_used_unix_s = file.stat.modified_ns / kSecondNs;
       if (!loaded.entry.image.entries.empty()) info.entry = loaded.entry.image.entries.front();
+      info.nvrtc_version = loaded.entry.image.nvrtc_version;
+      info.usage = loaded.entry.image.usage;
+      info.facts = facts_of(loaded.entry.key_material);
       infos.push_back(std::move(info));
     }
   }

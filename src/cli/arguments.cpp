@@ -11,11 +11,13 @@
 #include <sstream>
 
 #include "base/architectures.h"
+#include "cli/examples.h"
 #include "cli/help_text.h"
 #include "cli/usage_error.h"
 #include "spec/scalars.h"
 #include "spec/spec_flags.h"
 #include "tune/variants.h"
+#include "verify/problem.h"
 
 namespace attnjit::cli {
 namespace {
@@ -37,6 +39,14 @@ ATTNJIT_TEMPLATES (folder that replaces the embedded templates), ATTNJIT_REMOTE
 (base URL of the remote cache), ATTNJIT_LEASE (redis URL), ATTNJIT_TRUST (keyring),
 ATTNJIT_SIGN_KEY (secret key); docs/fleet.md describes these.)";
 
+/// The names of the architectures, and what else stands for one.
+std::vector<std::string> architecture_choices(const char* beside = nullptr) {
+  std::vector<std::string> names;
+  for (const ArchTraits& row : architectures()) names.emplace_back(row.name);
+  if (beside != nullptr) names.emplace_back(beside);
+  return names;
+}
+
 class Parser {
  public:
   Parser()
@@ -50,6 +60,7 @@ class Parser {
     compile();
     prewarm();
     verify();
+    reference();
     emulate();
     bench();
     tune();
@@ -82,7 +93,7 @@ class Parser {
       return result;
     }
     if (!shell_.empty()) {
-      result.output = completion_script(app_, shell_);
+      result.output = completion_script(app_, shell_, choices_);
     } else if (man_) {
       result.output = man_page(app_, ATTNJIT_VERSION);
     } else {
@@ -119,6 +130,12 @@ class Parser {
     value_left_out_[flag->get_name()] = value;
   }
 
+  /// Values that a shell offers.
+  CLI::Option* with_choices(CLI::Option* option, std::vector<std::string> values) {
+    choices_[option] = std::move(values);
+    return option;
+  }
+
   /// NOTE: of a list CLI11 takes all words up to the next flag, what a command requires among them.
   static CLI::Option* may_be_repeated(CLI::Option* option) {
     return option->expected(1)->take_all()->allow_extra_args(false);
@@ -128,7 +145,7 @@ class Parser {
   template <class T>
   CLI::App* command(const std::string& name, const std::string& description, T& values) {
     CLI::App* app = app_.add_subcommand(name, description);
-    app->footer(kFooter);
+    app->footer(examples_of(name) + kFooter);
     app->add_flag("--json", arguments_.json, "Print one JSON object on standard output");
     app->final_callback([this, name, &values] {
       arguments_.command = name;
@@ -149,11 +166,12 @@ class Parser {
                   "Compile trusted code also where system calls cannot be filtered (seccomp)");
   }
 
-  static void add_timing(CLI::App* app, TimingArguments& timing) {
+  void add_timing(CLI::App* app, TimingArguments& timing) {
     const char* group = "Clock";
-    app->add_option("--timing", timing.arch,
-                    "Say how long the launch takes on a GPU of this architecture, by a model; its "
-                    "results are not looked at")
+    with_choices(app->add_option("--timing", timing.arch,
+                                 "Say how long the launch takes on a GPU of this architecture, by "
+                                 "a model; its results are not looked at"),
+                 architecture_choices())
         ->type_name("ARCH")
         ->group(group);
     app->add_option("--timed-sms", timing.sms,
@@ -187,6 +205,7 @@ class Parser {
                                 ->type_name(flag.type)
                                 ->group(kSpecGroup);
       if (flag.is_bool) may_stand_alone(option, "true");
+      if (!flag.values.empty()) with_choices(option, flag.values);
     }
   }
 
@@ -197,9 +216,10 @@ class Parser {
         ->group(group);
     add_lengths(app, problem);
     may_stand_alone(
-        app->add_option("--given-map", problem.given_map,
-                        "Give the launch a map of its mask, made on the host (mask), or of any "
-                        "blocks (random)")
+        with_choices(app->add_option("--given-map", problem.given_map,
+                                     "Give the launch a map of its mask, made on the host (mask), "
+                                     "or of any blocks (random)"),
+                     {"mask", "random", "none"})
             ->type_name("KIND")
             ->group(group),
         "mask");
@@ -225,24 +245,32 @@ class Parser {
         ->group(group);
   }
 
-  static void add_input(CLI::App* app, ProblemArguments& problem) {
-    app->add_option(
-           "--input", problem.input,
-           "normal, large (scores of deviation 8), rising or falling (a row's scores grow or "
-           "fall with kv_idx), spike or raised (a few keys above all others); default "
-           "normal")
+  void add_input(CLI::App* app, ProblemArguments& problem) {
+    std::vector<std::string> kinds;
+    for (const verify::InputKind kind : verify::kInputKinds) kinds.emplace_back(to_string(kind));
+    with_choices(app->add_option("--input", problem.input,
+                                 "normal, large (scores of deviation 8), rising or falling (a "
+                                 "row's scores grow or fall with kv_idx), spike or raised (a few "
+                                 "keys above all others), small, zero, far or stray; default "
+                                 "normal"),
+                 kinds)
         ->group("Problem");
   }
 
   static void add_values(CLI::App* app, ProblemArguments& problem) {
+    app->add_option("--seed", problem.seed, "Seed of the inputs; default 0")->group("Problem");
+    add_numbers(app, problem, "; drawn from the seed where not given");
+  }
+
+  /// What a launch is given beside tensors.
+  static void add_numbers(CLI::App* app, ProblemArguments& problem,
+                          const std::string& otherwise = {}) {
     const char* group = "Problem";
-    app->add_option("--seed", problem.seed, "Seed of the inputs; default 0")->group(group);
     app->add_option("--scale", problem.scale, "Score scale; default 1/sqrt(qk_depth)")
         ->group(group);
     for (const spec::ScalarFlag& flag : spec::scalar_flags()) add_scalar(app, problem, flag);
     may_be_repeated(app->add_option("--param", problem.params,
-                                    "Value of a parameter of custom code; drawn from the seed "
-                                    "where not given"))
+                                    "Value of a parameter of custom code" + otherwise))
         ->type_name("NAME=VALUE|NAME=@F.npy")
         ->group(group);
   }
@@ -264,20 +292,26 @@ class Parser {
   }
 
   template <class T>
-  static void add_model(CLI::App* app, T& model, std::vector<std::string>& waivers) {
-    app->add_option("--model", model, "The emulator's model, isa or silicon; default silicon");
-    may_be_repeated(app->add_option("--waive", waivers,
-                                    "Grant an order that the isa model does not promise: "
-                                    "in-order-mma; may be repeated. verify also grants what the "
-                                    "kernel's plan declares"))
+  void add_model(CLI::App* app, T& model, std::vector<std::string>& waivers) {
+    with_choices(
+        app->add_option("--model", model, "The emulator's model, isa or silicon; default silicon"),
+        {"isa", "silicon"});
+    may_be_repeated(
+        with_choices(app->add_option("--waive", waivers,
+                                     "Grant an order that the isa model does not promise: "
+                                     "in-order-mma; may be repeated. verify also grants what the "
+                                     "kernel's plan declares"),
+                     {"in-order-mma"}))
         ->type_name("NAME");
   }
 
   void plan() {
     CLI::App* app = command("plan", "Show the configuration of a spec's kernel", plan_);
     add_spec(app, plan_.spec);
-    app->add_option("--config", plan_.config,
-                    "auto, fa4, mla, depth512 or sm90: the configuration to show; default auto");
+    with_choices(app->add_option("--config", plan_.config,
+                                 "auto, fa4, mla, depth512 or sm90: the configuration to show; "
+                                 "default auto"),
+                 {"auto", "fa4", "mla", "depth512", "sm90"});
     app->add_option("--max-prompt-len", plan_.max_prompt_len,
                     "Longest query of a launch; the plan then says whether it uses 1Q or 2Q");
     app->add_option("--batch", plan_.batch, "Number of sequences of that launch");
@@ -287,6 +321,15 @@ class Parser {
                   "Show instead which tiles of scores the mask hides, shows, or cuts");
     app->add_option("-o,--output", plan_.picture, "File for that picture, in SVG")
         ->type_name("F.svg");
+    app->add_option("--tile", plan_.tile,
+                    "Tiles of this size in place of the kernel's, by asking about each score; 1x1 "
+                    "shows all")
+        ->type_name("QUERIESxKEYS");
+    app->add_option("--sequence", plan_.sequence, "With --tile: whose scores; default 0");
+    app->add_option("--head", plan_.head, "With --tile: the query head; default 0");
+    app->add_option("--inputs", plan_.inputs,
+                    "With --tile: folder of what the mask reads, as mask.npy and param_NAME.npy")
+        ->type_name("DIR");
     add_lengths(app, plan_.problem);
     add_values(app, plan_.problem);
   }
@@ -325,9 +368,11 @@ class Parser {
     may_be_repeated(
         app->add_option("--from", prewarm_.bundles, "Import this bundle first; may be repeated"))
         ->type_name("BUNDLE");
-    app->add_option(
-           "--arch", prewarm_.archs,
-           architecture_names() + ": one or several; native, or left out: that of the GPU at hand")
+    with_choices(
+        app->add_option("--arch", prewarm_.archs,
+                        architecture_names() +
+                            ": one or several; native, or left out: that of the GPU at hand"),
+        architecture_choices("native"))
         ->type_name("A[,B]");
     app->add_option("-j,--jobs", prewarm_.jobs,
                     "Compiles at once; default: what cores and memory allow");
@@ -343,7 +388,9 @@ class Parser {
     add_spec(app, verify_.spec);
     add_helper(app, verify_.spec.accept_unconfined_helper);
     add_problem(app, verify_.problem);
-    app->add_option("--backend", verify_.backend, "auto, gpu or emulator; default auto");
+    with_choices(
+        app->add_option("--backend", verify_.backend, "auto, gpu or emulator; default auto"),
+        {"auto", "gpu", "emulator"});
     add_model(app, verify_.model, verify_.waivers);
     app->add_option("--seeds", verify_.seeds,
                     "Seeds of the emulator's scheduler to run; all must pass; default 1");
@@ -354,6 +401,21 @@ class Parser {
     app->add_option("--dump", verify_.dump,
                     "Folder for spec.json and every input and output as .npy")
         ->type_name("DIR");
+  }
+
+  void reference() {
+    CLI::App* app = command(
+        "reference", "Compute a spec's attention in float64 on the CPU, without a GPU or NVRTC",
+        reference_);
+    add_untuned_spec(app, reference_.spec);
+    app->add_option("--inputs", reference_.inputs,
+                    "Folder of q.npy, k.npy, v.npy and what else the spec needs, by the names of "
+                    "verify --dump")
+        ->required()
+        ->type_name("DIR");
+    app->add_option("-o,--output", reference_.output, "Folder for o.npy and lse.npy, in float64")
+        ->type_name("DIR");
+    add_numbers(app, reference_.problem);
   }
 
   void emulate() {
@@ -368,9 +430,10 @@ class Parser {
     add_model(app, emulate_.model, emulate_.waivers);
     app->add_option("--seed", emulate_.seed, "First seed of the scheduler; default: the launch's");
     app->add_option("--seeds", emulate_.seeds, "Seeds to run; all must pass; default 1");
-    app->add_option("--mood", emulate_.mood,
-                    "What the scheduler tends to, random, eager, lazy or starve; default: each "
-                    "seed chooses")
+    with_choices(app->add_option("--mood", emulate_.mood,
+                                 "What the scheduler tends to, random, eager, lazy or starve; "
+                                 "default: each seed chooses"),
+                 {"random", "eager", "lazy", "starve"})
         ->type_name("NAME");
     app->add_flag("--stats", emulate_.stats, "Count instructions, bytes, conflicts and waits");
     add_timing(app, emulate_.timing);
@@ -399,8 +462,10 @@ class Parser {
                                     "Lengths to time, each once; default 16:1024:1024, "
                                     "4:4096:4096, 1:16384:16384"))
         ->type_name("BATCH:M:N");
-    app->add_option("--model", tune_.model,
-                    "Time by the clock's model of this architecture's GPU, where none is at hand")
+    with_choices(app->add_option("--model", tune_.model,
+                                 "Time by the clock's model of this architecture's GPU, where none "
+                                 "is at hand"),
+                 architecture_choices())
         ->type_name("ARCH");
     app->add_option("--timed-sms", tune_.timed_sms,
                     "With --model: SMs that are run in detail, evenly spaced; default 2");
@@ -412,13 +477,21 @@ class Parser {
     add_values(app, tune_.problem);
   }
 
+  void add_manifests(CLI::App* app) {
+    may_be_repeated(app->add_option("--manifest", cache_.manifests,
+                                    "A manifest whose specs and model are to be named; may be "
+                                    "repeated"))
+        ->type_name("MANIFEST");
+  }
+
   void cache() {
     CLI::App* app = app_.add_subcommand("cache", "Look after the cache of compiled kernels");
     app->require_subcommand(1);
-    app->footer(kFooter);
+    app->footer(examples_of("cache") + kFooter);
     using Action = CacheArguments::Action;
     const auto action = [&](const char* name, const char* description, Action value) {
       CLI::App* sub = app->add_subcommand(name, description);
+      sub->footer(examples_of(std::string("cache ") + name));
       sub->add_flag("--json", arguments_.json, "Print one JSON object on standard output");
       sub->final_callback([this, value] {
         cache_.action = value;
@@ -428,7 +501,20 @@ class Parser {
       return sub;
     };
     action("path", "Show where the cache is: its layers, the written one first", Action::kPath);
-    action("list", "List every image: key, architecture, size, last use", Action::kList);
+    CLI::App* listing =
+        action("list", "List every image: key, architecture, size, last use", Action::kList);
+    listing->add_flag(
+        "--long", cache_.details,
+        "Say also what each computes, its model where --manifest names it, and NVRTC");
+    add_manifests(listing);
+    CLI::App* show =
+        action("show", "Say all that is known of an image: of its key, or of how that begins",
+               Action::kShow);
+    show->add_option("key", cache_.keys, "The key, or its first digits")
+        ->required()
+        ->expected(1)
+        ->type_name("KEY");
+    add_manifests(show);
     action("stats", "Count the entries and bytes of each layer", Action::kStats);
     CLI::App* check = action(
         "verify", "Read and check every entry, or a bundle's signature; bad entries are put aside",
@@ -475,8 +561,9 @@ class Parser {
         ->type_name("N[,N..]");
     app->add_option("--page", manifest_.page_sizes, "Rows of the cache's pages")
         ->type_name("N[,N..]");
-    app->add_option("--kv-dtype", manifest_.kv_dtype,
-                    "Type of the cache: bf16, fp16, e4m3; default: the model's");
+    with_choices(app->add_option("--kv-dtype", manifest_.kv_dtype,
+                                 "Type of the cache: bf16, fp16, e4m3; default: the model's"),
+                 {"bf16", "fp16", "e4m3"});
     app->add_option("--name", manifest_.name, "The model's name; default: its architecture");
     app->add_option("--source", manifest_.source, "Where the numbers are from; default: CONFIG");
     app->add_option("-o", manifest_.output, "The manifest to write; default: standard output")
@@ -493,8 +580,11 @@ class Parser {
 
   // Commands that print what the others are.
   void help_texts() {
-    app_.add_subcommand("completion", "Print a script that completes the command line in a shell")
-        ->add_option("shell", shell_, "bash, zsh or fish")
+    CLI::App* completion = app_.add_subcommand(
+        "completion", "Print a script that completes the command line in a shell");
+    completion->footer(examples_of("completion"));
+    with_choices(completion->add_option("shell", shell_, "bash, zsh or fish"),
+                 {"bash", "zsh", "fish"})
         ->required()
         ->check(CLI::IsMember({"bash", "zsh", "fish"}));
     app_.add_subcommand("man", "Print the manual page: attnjit man | man -l -")->callback([this] {
@@ -504,6 +594,7 @@ class Parser {
 
   CLI::App app_;
   std::map<std::string, std::string> value_left_out_;  ///< by flag: what it means alone
+  Choices choices_;
   std::string shell_;
   bool man_ = false;
   Arguments arguments_;
@@ -512,6 +603,7 @@ class Parser {
   CompileArguments compile_;
   PrewarmArguments prewarm_;
   VerifyArguments verify_;
+  ReferenceArguments reference_;
   EmulateArguments emulate_;
   BenchArguments bench_;
   TuneArguments tune_;

@@ -42,7 +42,10 @@ struct PlanArguments {
   std::string config = "auto";
   std::optional<std::int64_t> max_prompt_len, batch, sm_count;
   bool draw_mask = false;
-  std::string picture;       ///< file for the mask as SVG; empty: none
+  std::string picture;  ///< file for the mask as SVG; empty: none
+  std::string tile;     ///< QUERIESxKEYS; empty: the kernel's
+  std::int64_t sequence = 0, head = 0;
+  std::string inputs;        ///< folder of tensors that the mask reads; empty: none
   ProblemArguments problem;  ///< whose tiles are drawn: its lengths and values
 };
 
@@ -90,6 +93,13 @@ struct VerifyArguments {
   TimingArguments timing;
 };
 
+struct ReferenceArguments {
+  SpecArguments spec;
+  ProblemArguments problem;  ///< its scale, scalars and parameters
+  std::string inputs;        ///< folder of NAME.npy
+  std::string output;        ///< folder for o.npy and lse.npy; empty: none
+};
+
 struct EmulateArguments {
   std::string ptx, launch;
   std::string model = "silicon";
@@ -123,6 +133,7 @@ struct CacheArguments {
   enum class Action {
     kPath,
     kList,
+    kShow,
     kStats,
     kVerify,
     kGc,
@@ -135,8 +146,10 @@ struct CacheArguments {
   Action action = Action::kPath;
   std::string file;               ///< export, import, keygen; sign and verify: empty: the cache
   std::string oci;                ///< export: folder of an image layout; empty: a bundle
-  std::vector<std::string> keys;  ///< export
-  std::string sign_key, trust;    ///< files; empty: as the environment says
+  std::vector<std::string> keys;  ///< export; show: one, or how it begins
+  std::vector<std::string> manifests;  ///< list, show: whose specs are named
+  bool details = false;                ///< list
+  std::string sign_key, trust;         ///< files; empty: as the environment says
   std::optional<std::string> max_bytes;
   bool dry_run = false;
 };
@@ -157,8 +170,8 @@ struct Arguments {
   std::string command;  ///< "compile"
   bool json = false;
   std::variant<PlanArguments, GenerateArguments, CompileArguments, PrewarmArguments,
-               VerifyArguments, EmulateArguments, BenchArguments, TuneArguments, CacheArguments,
-               ManifestArguments, DoctorArguments>
+               VerifyArguments, ReferenceArguments, EmulateArguments, BenchArguments, TuneArguments,
+               CacheArguments, ManifestArguments, DoctorArguments>
       values;
 };
 

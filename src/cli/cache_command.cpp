@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// attnjit cache: path, list, stats, verify, gc, clear, export, import, keygen, sign.
+// attnjit cache: path, list, show, stats, verify, gc, clear, export, import, keygen, sign.
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -11,7 +11,11 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <map>
+#include <set>
 
+#include "attnjit/manifest.h"
+#include "attnjit/service.h"
 #include "base/printable.h"
 #include "cache/file_hash.h"
 #include "cache/minisign.h"
@@ -23,9 +27,12 @@
 #include "cli/oci_layout.h"
 #include "cli/report.h"
 #include "cli/session.h"
+#include "spec/kinds.h"
 
 namespace attnjit::cli {
 namespace {
+
+constexpr std::int64_t kMaxManifestBytes = 16 << 20;
 
 std::string state_name(CacheLayerInfo::State state) {
   switch (state) {
@@ -80,24 +87,184 @@ Report path(CubinCache& cache) {
   return report;
 }
 
-Report list(CubinCache& cache) {
+/// "NAME[3]: ..", by key: the specs of manifests.
+using Names = std::map<std::string, std::string>;
+
+/// The keys of the manifests' specs, for the architectures of which the cache has images.
+Result<Names> names_of(const std::vector<std::string>& manifests,
+                       const std::vector<CacheEntryInfo>& entries) {
+  Names names;
+  if (manifests.empty()) return names;
+  std::set<Arch> archs;
+  for (const CacheEntryInfo& entry : entries) archs.insert(entry.arch);
+  ServiceOptions options;
+  options.use_disk_cache = false;
+  options.use_remote = false;
+  options.forbid_compile = true;
+  const Result<std::unique_ptr<Service>> service = Service::create(std::move(options));
+  if (!service) return service.error();
+  for (const std::string& path : manifests) {
+    Result<std::string> text = read_file(path, kMaxManifestBytes);
+    if (!text) return std::move(text).error();
+    Result<Manifest> manifest = manifest_from_json(*text);
+    if (!manifest) {
+      Error error = std::move(manifest).error();
+      error.field = error.field.empty() ? path : path + ": " + error.field;
+      return error;
+    }
+    for (std::size_t i = 0; i < manifest->specs.size(); ++i) {
+      if (!manifest->specs[i]) continue;
+      for (const Arch arch : archs) {
+        SpecDocument document = *manifest->specs[i];
+        document.spec.arch = arch;
+        const Result<PreparedSpec> prepared = (*service)->prepare(document);
+        if (!prepared) continue;  // what no kernel serves has no image
+        std::string& name = names[prepared->key().hex];
+        if (!name.empty()) name += ", ";
+        name += fmt::format("{}[{}]", manifest->name, i);
+      }
+    }
+  }
+  return names;
+}
+
+/// A device type by the kind's name in a spec.
+template <class Node>
+std::string kind_text(std::string type) {
+  for (const spec::KindRow<Node>& row : spec::kinds<Node>()) {
+    if (row.type == type) return std::string(row.name);
+  }
+  return type;
+}
+
+std::string depth_text(const KernelFacts& facts) {
+  if (facts.qk_depth == facts.ov_depth) return fmt::format("depth {}", facts.qk_depth);
+  return fmt::format("depths {} and {}", facts.qk_depth, facts.ov_depth);
+}
+
+/// What a kernel computes, in a line.
+std::string facts_text(const KernelFacts& facts) {
+  if (facts.qk_depth == 0) return "no attention";
+  std::string text = facts.dtype;
+  if (!facts.kv_dtype.empty()) text += " over " + facts.kv_dtype;
+  text += fmt::format(", {}, group {}, {}", depth_text(facts), facts.group,
+                      kind_text<MaskSpec>(facts.mask));
+  const std::string score_mod = kind_text<ScoreModSpec>(facts.score_mod);
+  if (!score_mod.empty() && score_mod != "identity") text += ", " + score_mod;
+  if (facts.page_size > 0) text += fmt::format(", pages of {}", facts.page_size);
+  if (facts.topk > 0) text += fmt::format(", lists of {}", facts.topk);
+  for (const auto& [is, name] :
+       {std::pair{facts.ragged, "ragged"}, std::pair{facts.ragged_kv, "ragged keys"},
+        std::pair{facts.sink, "sink"}, std::pair{facts.lse, "lse"},
+        std::pair{facts.split, "split"}}) {
+    if (is) text += std::string(", ") + name;
+  }
+  return text;
+}
+
+Json facts_json(const KernelFacts& facts) {
+  return {{"dtype", facts.dtype},
+          {"kv_dtype", facts.kv_dtype},
+          {"qk_depth", facts.qk_depth},
+          {"ov_depth", facts.ov_depth},
+          {"group", facts.group},
+          {"mask", kind_text<MaskSpec>(facts.mask)},
+          {"score_mod", kind_text<ScoreModSpec>(facts.score_mod)},
+          {"page_size", facts.page_size},
+          {"topk", facts.topk},
+          {"ragged", facts.ragged},
+          {"ragged_kv", facts.ragged_kv},
+          {"sink", facts.sink},
+          {"return_lse", facts.lse},
+          {"split", facts.split}};
+}
+
+std::string name_of(const Names& names, const CacheEntryInfo& entry) {
+  const auto found = names.find(entry.key);
+  return found == names.end() ? std::string() : found->second;
+}
+
+Json entry_json(const CacheEntryInfo& entry, const Names& names) {
+  const std::string name = name_of(names, entry);
+  return {{"key", entry.key},
+          {"arch", std::string(to_string(entry.arch))},
+          {"entry", entry.entry},
+          {"bytes", entry.bytes},
+          {"build_id", entry.build_id},
+          {"nvrtc_version", entry.nvrtc_version},
+          {"created_unix_s", entry.created_unix_s},
+          {"last_used_unix_s", entry.last_used_unix_s},
+          {"registers", entry.usage.registers},
+          {"spill_bytes", entry.usage.spill_bytes},
+          {"spec", facts_json(entry.facts)},
+          {"manifest", name.empty() ? Json() : Json(name)},
+          {"layer", entry.layer},
+          {"path", entry.path}};
+}
+
+Result<Report> list(CubinCache& cache, const CacheArguments& arguments) {
   Report report;
   Json json;
   json["entries"] = Json::array();
   std::vector<CacheFinding> unreadable;
-  for (const CacheEntryInfo& entry : cache.list(&unreadable)) {
-    json["entries"].push_back({{"key", entry.key},
-                               {"arch", std::string(to_string(entry.arch))},
-                               {"entry", entry.entry},
-                               {"bytes", entry.bytes},
-                               {"build_id", entry.build_id},
-                               {"created_unix_s", entry.created_unix_s},
-                               {"last_used_unix_s", entry.last_used_unix_s},
-                               {"layer", entry.layer},
-                               {"path", entry.path}});
-    report.text += fmt::format("{} {:<8} {:>9} bytes  used {}  {}\n", entry.key.substr(0, 16),
-                               to_string(entry.arch), entry.bytes,
-                               time_text(entry.last_used_unix_s), entry.entry);
+  const std::vector<CacheEntryInfo> entries = cache.list(&unreadable);
+  const Result<Names> names = names_of(arguments.manifests, entries);
+  if (!names) return names.error();
+  for (const CacheEntryInfo& entry : entries) {
+    json["entries"].push_back(entry_json(entry, *names));
+    if (!arguments.details) {
+      report.text += fmt::format("{} {:<8} {:>9} bytes  used {}  {}\n", entry.key.substr(0, 16),
+                                 to_string(entry.arch), entry.bytes,
+                                 time_text(entry.last_used_unix_s), entry.entry);
+      continue;
+    }
+    const std::string name = name_of(*names, entry);
+    report.text += fmt::format("{} {:<8} NVRTC {:<8} {:>9} bytes  used {}  {}{}\n",
+                               entry.key.substr(0, 16), to_string(entry.arch), entry.nvrtc_version,
+                               entry.bytes, time_text(entry.last_used_unix_s),
+                               facts_text(entry.facts), name.empty() ? "" : "  of " + name);
+  }
+  tell_unreadable(unreadable, json, report);
+  report.json = to_text(json);
+  return report;
+}
+
+Result<Report> show(CubinCache& cache, const CacheArguments& arguments) {
+  const std::string& key = arguments.keys.front();
+  if (key.size() < 4 || key.size() > 64 ||
+      key.find_first_not_of("0123456789abcdef") != std::string::npos) {
+    return invalid("key", fmt::format("is '{}'; allowed: 4 to 64 digits of 0 to 9 and a to f",
+                                      key.substr(0, 80)));
+  }
+  std::vector<CacheFinding> unreadable;
+  std::vector<CacheEntryInfo> entries = cache.list(&unreadable);
+  std::erase_if(entries, [&](const CacheEntryInfo& entry) { return !entry.key.starts_with(key); });
+  if (entries.empty()) {
+    return invalid("key", fmt::format("no image in the cache has a key that begins with {}", key));
+  }
+  const Result<Names> names = names_of(arguments.manifests, entries);
+  if (!names) return names.error();
+  Report report;
+  Json json;
+  json["entries"] = Json::array();
+  for (const CacheEntryInfo& entry : entries) {
+    Json one = entry_json(entry, *names);
+    one["user_code"] = entry.facts.user_code;
+    json["entries"].push_back(std::move(one));
+    const std::string name = name_of(*names, entry);
+    if (!report.text.empty()) report.text += '\n';
+    report.text += fmt::format(
+        "key        {}\nspec       {}\nmodel      {}\narch       {}\nNVRTC      {} ({})\n"
+        "size       {} bytes, {} registers, {} bytes spilled\nmade       {}\nlast used  {}\n"
+        "file       {}\n",
+        entry.key, facts_text(entry.facts),
+        !name.empty()                 ? name
+        : arguments.manifests.empty() ? "not known; give --manifest"
+                                      : "in none of the manifests",
+        to_string(entry.arch), entry.nvrtc_version, entry.build_id, entry.bytes,
+        entry.usage.registers, entry.usage.spill_bytes, time_text(entry.created_unix_s),
+        time_text(entry.last_used_unix_s), entry.path);
+    if (!entry.facts.user_code.empty()) report.text += "code\n" + entry.facts.user_code + '\n';
   }
   tell_unreadable(unreadable, json, report);
   report.json = to_text(json);
@@ -386,7 +553,9 @@ Result<Report> run_cache(const CacheArguments& arguments) {
     case CacheArguments::Action::kPath:
       return path(*cache);
     case CacheArguments::Action::kList:
-      return list(*cache);
+      return list(*cache, arguments);
+    case CacheArguments::Action::kShow:
+      return show(*cache, arguments);
     case CacheArguments::Action::kStats:
       return stats(*cache);
     case CacheArguments::Action::kVerify:

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/examples.h"
+
 namespace attnjit::cli {
 namespace {
 
@@ -65,11 +67,28 @@ std::string escaped(std::string_view text, std::string_view special) {
   return out;
 }
 
-std::string bash(const CLI::App& app) {
-  std::string paths, words;
+std::string choices_of(const Choices& choices, const CLI::Option& option) {
+  const auto found = choices.find(&option);
+  return found == choices.end() ? std::string() : fmt::format("{}", fmt::join(found->second, " "));
+}
+
+std::string bash(const CLI::App& app, const Choices& choices) {
+  std::string paths, words, values;
   walk(app, "", [&](const CLI::App& command, const std::string& path) {
     if (!path.empty()) paths += fmt::format("      \"{0}\") path=\"{0}\" ;;\n", path);
-    words += fmt::format("    \"{}\") words=\"{}\" ;;\n", path, words_of(command));
+    std::string all = words_of(command);
+    for (const CLI::Option* word : command.get_options()) {
+      if (word->nonpositional()) continue;
+      all += fmt::format("{}{}", all.empty() ? "" : " ", choices_of(choices, *word));
+    }
+    words += fmt::format("    \"{}\") words=\"{}\" ;;\n", path, all);
+    for (const CLI::Option* flag : flags_of(command)) {
+      if (!takes_value(*flag)) continue;
+      for (const std::string& name : names_of(*flag)) {
+        values +=
+            fmt::format("    \"{} {}\") words=\"{}\" ;;\n", path, name, choices_of(choices, *flag));
+      }
+    }
   });
   return "# Completion of attnjit for bash: eval \"$(attnjit completion bash)\"\n"
          "_attnjit() {\n"
@@ -82,20 +101,26 @@ std::string bash(const CLI::App& app) {
          "  case \"$path\" in\n" +
          words +
          "  esac\n"
+         "  case \"$path ${COMP_WORDS[COMP_CWORD-1]}\" in\n" +
+         values +
+         "  esac\n"
          "  COMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n"
          "}\n"
          "complete -o default -F _attnjit attnjit\n";
 }
 
-std::string zsh(const CLI::App& app) {
+std::string zsh(const CLI::App& app, const Choices& choices) {
   std::string functions;
-  walk(app, "", [&functions](const CLI::App& command, const std::string& path) {
+  walk(app, "", [&](const CLI::App& command, const std::string& path) {
     std::string arguments;
     for (const CLI::Option* flag : flags_of(command)) {
+      const std::string values = choices_of(choices, *flag);
       for (const std::string& name : names_of(*flag)) {
         arguments +=
             fmt::format(" \\\n    '{}[{}]{}'", name, escaped(flag->get_description(), "[]:\\"),
-                        takes_value(*flag) ? ":value:_files" : "");
+                        !takes_value(*flag) ? ""
+                        : values.empty()    ? ":value:_files"
+                                            : ":value:(" + values + ")");
       }
     }
     std::string name = path;
@@ -125,9 +150,9 @@ std::string zsh(const CLI::App& app) {
       functions);
 }
 
-std::string fish(const CLI::App& app) {
+std::string fish(const CLI::App& app, const Choices& choices) {
   std::string lines = "# Completion of attnjit for fish: attnjit completion fish | source\n";
-  walk(app, "", [&lines](const CLI::App& command, const std::string& path) {
+  walk(app, "", [&](const CLI::App& command, const std::string& path) {
     std::string condition = "__fish_use_subcommand";
     if (!path.empty()) {
       condition.clear();
@@ -144,11 +169,15 @@ std::string fish(const CLI::App& app) {
                            sub->get_name(), described(sub->get_description()));
     }
     for (const CLI::Option* flag : flags_of(command)) {
+      const std::string values = choices_of(choices, *flag);
       std::string names;
       for (const std::string& name : flag->get_snames()) names += " -s " + name;
       for (const std::string& name : flag->get_lnames()) names += " -l " + name;
       lines += fmt::format("complete -c attnjit -n '{}'{}{} -d '{}'\n", condition, names,
-                           takes_value(*flag) ? " -r" : "", described(flag->get_description()));
+                           !takes_value(*flag) ? ""
+                           : values.empty()    ? " -r"
+                                               : " -xa '" + values + "'",
+                           described(flag->get_description()));
     }
   });
   return lines;
@@ -168,8 +197,11 @@ std::string roff(std::string_view text) {
 
 }  // namespace
 
-std::string completion_script(const CLI::App& app, const std::string& shell) {
-  return shell == "bash" ? bash(app) : shell == "zsh" ? zsh(app) : fish(app);
+std::string completion_script(const CLI::App& app, const std::string& shell,
+                              const Choices& choices) {
+  return shell == "bash"  ? bash(app, choices)
+         : shell == "zsh" ? zsh(app, choices)
+                          : fish(app, choices);
 }
 
 std::string man_page(const CLI::App& app, const std::string& version) {
@@ -187,6 +219,8 @@ std::string man_page(const CLI::App& app, const std::string& version) {
       if (takes_value(*option) && option->nonpositional()) names += " " + option->get_type_name();
       page += fmt::format(".TP\n.B {}\n{}\n", roff(names), roff(option->get_description()));
     }
+    const std::string examples = examples_of(path);
+    if (!examples.empty()) page += fmt::format(".PP\n.nf\n{}.fi\n", roff(examples));
   });
   page += fmt::format(".SH NOTES\n.nf\n{}\n.fi\n", roff(app.get_footer()));
   return page;

@@ -18,6 +18,7 @@
 #include "cli/files.h"
 #include "cli/json.h"
 #include "cli/report.h"
+#include "cli/terminal.h"
 #include "compile/worker.h"
 
 namespace {
@@ -70,8 +71,15 @@ class Console {
   bool print(std::string_view text) const {
     return text.empty() || (output_ >= 0 && attnjit::cli::write_all(output_, text));
   }
+  /// For standard error; `text` is printable.
   static void message(const std::string& text) {
-    (void)attnjit::cli::write_all(STDERR_FILENO, text);
+    const bool colours = attnjit::cli::takes_colours(STDERR_FILENO);
+    (void)attnjit::cli::write_all(STDERR_FILENO,
+                                  colours ? attnjit::cli::coloured_message(text) : text);
+  }
+  /// Text for people, with colours where they see them.
+  std::string styled(std::string text) const {
+    return attnjit::cli::takes_colours(output_) ? attnjit::cli::coloured(text) : text;
   }
 
  private:
@@ -87,6 +95,7 @@ struct Run {
     if constexpr (std::is_same_v<Values, CompileArguments>) return run_compile(values);
     if constexpr (std::is_same_v<Values, PrewarmArguments>) return run_prewarm(values);
     if constexpr (std::is_same_v<Values, VerifyArguments>) return run_verify(values);
+    if constexpr (std::is_same_v<Values, ReferenceArguments>) return run_reference(values);
     if constexpr (std::is_same_v<Values, EmulateArguments>) return run_emulate(values);
     if constexpr (std::is_same_v<Values, BenchArguments>) return run_bench(values);
     if constexpr (std::is_same_v<Values, TuneArguments>) return run_tune(values);
@@ -135,7 +144,8 @@ int run(const Console& console, int argc, char** argv) {
     Console::message(
         attnjit::printable(fmt::format("attnjit {}: {}\n", arguments.command, report->note)));
   }
-  const std::string text = report->verbatim ? report->text : attnjit::printable(report->text);
+  const std::string text =
+      report->verbatim ? report->text : console.styled(attnjit::printable(report->text));
   return finish(console, arguments.json ? report->json : text, report->exit_code);
 }
 

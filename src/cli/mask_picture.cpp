@@ -6,48 +6,64 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
 
 #include "plan/mla/mla_tiles.h"
 #include "plan/sm100/sm100_plan.h"
 #include "plan/sm90/sm90_plan.h"
 #include "spec/mask_expression.h"
 #include "verify/custom.h"
+#include "verify/mask_and_score_mod.h"
 
 namespace attnjit::cli {
 namespace {
 
-constexpr int kMaxTiles = 1024;  // in a row, and rows
+constexpr int kMaxTiles = 1024;                             // in a row, and rows
+constexpr std::int64_t kMaxScores = std::int64_t{1} << 26;  // that are asked about
 
-/// Tiles of a kind, as they are counted and drawn.
-struct Kind {
-  const char* name;
-  char sign;
-  const char* colour;
-  bool seen, hidden;
-};
-constexpr Kind kKinds[] = {
-    {"hidden", '.', "#f4f4f4", false, true},
-    {"partial", '/', "#e8a33d", true, true},
-    {"full", '#', "#2f6f9f", true, false},
-};
+/// A mask in words: its name, its code, or its parts.
+std::string title_of(const nlohmann::json& mask) {
+  if (!mask.is_object()) return mask.is_string() ? mask.get<std::string>() : "null";
+  if (mask.contains("code")) return mask.at("code").get<std::string>();
+  const std::string kind = mask.value("kind", "null");
+  std::string text;
+  if (mask.contains("of")) {
+    for (const nlohmann::json& part : mask.at("of")) {
+      if (!text.empty()) text += kind == "and" ? " & " : " | ";
+      text += title_of(part);
+    }
+    return "(" + text + ")";
+  }
+  for (const auto& [name, value] : mask.items()) {
+    if (name == "kind") continue;
+    text += (text.empty() ? " of " : ", ") + name + " " +
+            (value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return kind + text;
+}
 
-const Kind& kind_of(const spec::TileStatus& tile) {
-  return !tile.seen ? kKinds[0] : tile.hidden ? kKinds[1] : kKinds[2];
+std::string title_of(const ResolvedSpec& spec) {
+  const auto json = nlohmann::json::parse(spec_to_json(spec.given()), nullptr, false);
+  return title_of(json.value("mask", nlohmann::json("null")));
+}
+
+Status check_tiles(const MaskPicture& picture, std::int64_t rows, std::int64_t columns) {
+  if (picture.of_kernel ? rows <= kMaxTiles && columns <= kMaxTiles
+                        : rows * columns <= kMaxScores / 4) {
+    return {};
+  }
+  const std::string most =
+      picture.of_kernel ? fmt::format("{}", kMaxTiles) : fmt::format("{} in all", kMaxScores / 4);
+  return make_error(ErrorCode::kInvalid,
+                    fmt::format("{} by {} tiles; up to {} are drawn", rows, columns, most),
+                    rows > columns ? "q_len" : "kv_len");
 }
 
 std::string row_text(const std::vector<spec::TileStatus>& row) {
   std::string text;
   for (const spec::TileStatus& tile : row) text += kind_of(tile).sign;
   return text;
-}
-
-std::int64_t count(const MaskPicture& picture, const Kind& kind) {
-  std::int64_t found = 0;
-  for (const auto& row : picture.rows) {
-    found += std::count_if(row.begin(), row.end(),
-                           [&](const auto& tile) { return &kind_of(tile) == &kind; });
-  }
-  return found;
 }
 
 Result<std::vector<spec::ParamView>> views(const spec::Expression& expression,
@@ -93,13 +109,30 @@ spec::TileStatus status(spec::RangeEvaluator& mask, spec::Evaluator* scores, spe
 
 }  // namespace
 
+const TileKind& kind_of(const spec::TileStatus& tile) {
+  return !tile.seen ? kTileKinds[0] : tile.hidden ? kTileKinds[1] : kTileKinds[2];
+}
+
+std::int64_t MaskPicture::count(const TileKind& kind) const {
+  std::int64_t found = 0;
+  for (const auto& row : rows) {
+    found += std::count_if(row.begin(), row.end(),
+                           [&](const auto& tile) { return &kind_of(tile) == &kind; });
+  }
+  return found;
+}
+
 std::string MaskPicture::text() const {
   std::string text =
       fmt::format("what the mask says of tiles of {} queries and {} keys; queries go down\n",
                   tile_queries, tile_keys);
+  if (!of_kernel) {
+    text = fmt::format("{} queries (down) and {} keys (across), {} by {} to a sign\n", q_len,
+                       kv_len, tile_queries, tile_keys);
+  }
   for (const auto& row : rows) text += row_text(row) + '\n';
-  for (const Kind& kind : kKinds) {
-    text += fmt::format("{} {:<8}{}\n", kind.sign, kind.name, count(*this, kind));
+  for (const TileKind& kind : kTileKinds) {
+    text += fmt::format("{} {:<8}{}\n", kind.sign, kind.name, count(kind));
   }
   return text;
 }
@@ -108,28 +141,12 @@ std::string MaskPicture::json() const {
   nlohmann::ordered_json json;
   json["tile_queries"] = tile_queries;
   json["tile_keys"] = tile_keys;
-  for (const Kind& kind : kKinds) json[kind.name] = count(*this, kind);
+  json["q_len"] = q_len;
+  json["kv_len"] = kv_len;
+  for (const TileKind& kind : kTileKinds) json[kind.name] = count(kind);
   json["rows"] = nlohmann::json::array();
   for (const auto& row : rows) json["rows"].push_back(row_text(row));
   return json.dump();
-}
-
-std::string MaskPicture::svg() const {
-  constexpr int kSide = 8;
-  const auto side = [](std::size_t tiles) { return kSide * static_cast<int>(tiles); };
-  const int width = rows.empty() ? 0 : side(rows.front().size());
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
-      "viewBox=\"0 0 {0} {1}\">\n<title>tiles of {2} queries and {3} keys: hidden are light, "
-      "partial are orange, full are blue</title>\n",
-      width, side(rows.size()), tile_queries, tile_keys);
-  for (std::size_t y = 0; y < rows.size(); ++y) {
-    for (std::size_t x = 0; x < rows[y].size(); ++x) {
-      svg += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n",
-                         side(x), side(y), kSide - 1, kSide - 1, kind_of(rows[y][x]).colour);
-    }
-  }
-  return svg + "</svg>\n";
 }
 
 Result<MaskPicture> draw_mask(const ResolvedSpec& spec, const KernelPlan& plan,
@@ -146,6 +163,8 @@ Result<MaskPicture> draw_mask(const ResolvedSpec& spec, const KernelPlan& plan,
   if (!params) return params.error();
 
   MaskPicture picture;
+  picture.title = title_of(spec);
+  picture.of_kernel = true;
   // The queries that one warpgroup has.
   if (plan.sm90) {
     picture.tile_queries = std::max(64 / sm90_packed_heads(*plan.sm90, spec), 1);
@@ -163,12 +182,7 @@ Result<MaskPicture> draw_mask(const ResolvedSpec& spec, const KernelPlan& plan,
   const int first = picture.kv_len - picture.q_len;  // q_idx of row 0
   const int num_rows = (picture.q_len + picture.tile_queries - 1) / picture.tile_queries;
   const int num_columns = (picture.kv_len + picture.tile_keys - 1) / picture.tile_keys;
-  if (num_rows > kMaxTiles || num_columns > kMaxTiles) {
-    return make_error(
-        ErrorCode::kInvalid,
-        fmt::format("{} by {} tiles; up to {} are drawn", num_rows, num_columns, kMaxTiles),
-        num_rows > kMaxTiles ? "q_len" : "kv_len");
-  }
+  if (Status s = check_tiles(picture, num_rows, num_columns); !s) return std::move(s).error();
   // The kernel that makes a map knows the elements of arrays.
   spec::RangeEvaluator evaluator(
       *mask, *params, plan.map ? spec::ArrayRanges::kKnown : spec::ArrayRanges::kUnknown);
@@ -186,6 +200,61 @@ Result<MaskPicture> draw_mask(const ResolvedSpec& spec, const KernelPlan& plan,
                               {key, key + picture.tile_keys - 1},
                               picture.q_len,
                               picture.kv_len}));
+    }
+  }
+  return picture;
+}
+
+Result<MaskPicture> draw_scores(const ResolvedSpec& spec, ScoreTiles tiles,
+                                const verify::ProblemRequest& request) {
+  if (spec->merge) {
+    return make_error(ErrorCode::kUnsupported, "a merge has no scores", "merge");
+  }
+  Result<verify::Problem> problem = verify::shape_problem(spec, request);
+  if (!problem) return std::move(problem).error();
+  for (const auto& [name, index, count] : {std::tuple{"sequence", tiles.sequence, problem->batch},
+                                           std::tuple{"head", tiles.head, spec->num_q_heads}}) {
+    if (index < 0 || index >= count) {
+      return make_error(ErrorCode::kInvalid, fmt::format("is {}; there are {}", index, count), name,
+                        "they are counted from 0");
+    }
+  }
+  const auto b = static_cast<int>(tiles.sequence), h = static_cast<int>(tiles.head);
+  MaskPicture picture;
+  picture.title = title_of(spec);
+  picture.tile_queries = tiles.queries;
+  picture.tile_keys = tiles.keys;
+  picture.q_len = problem->q_lens[static_cast<std::size_t>(b)];
+  picture.kv_len = problem->kv_lens[static_cast<std::size_t>(b)];
+  const int q_len = picture.q_len, kv_len = picture.kv_len;
+  const std::int64_t rows = (std::int64_t{q_len} + tiles.queries - 1) / tiles.queries;
+  const std::int64_t columns = (std::int64_t{kv_len} + tiles.keys - 1) / tiles.keys;
+  if (Status s = check_tiles(picture, rows, columns); !s) return std::move(s).error();
+  if (std::int64_t{q_len} * kv_len > kMaxScores) {
+    return make_error(
+        ErrorCode::kInvalid,
+        fmt::format("{} queries and {} keys have more than {} scores", q_len, kv_len, kMaxScores),
+        q_len > kv_len ? "q_len" : "kv_len");
+  }
+  if (Status s = verify::give_mask_tensors(std::move(tiles.tensors), request, *problem); !s) {
+    return std::move(s).error();
+  }
+  const Result<verify::MaskAndScoreMod> rules = verify::MaskAndScoreMod::of(*problem);
+  if (!rules) return rules.error();
+  std::int64_t before = 0;
+  for (int i = 0; i < b; ++i) before += problem->q_lens[static_cast<std::size_t>(i)];
+  const auto first_row = static_cast<std::int32_t>(before);
+  picture.rows.assign(static_cast<std::size_t>(rows),
+                      std::vector<spec::TileStatus>(static_cast<std::size_t>(columns),
+                                                    spec::TileStatus{false, false}));
+  for (int row = 0; row < q_len; ++row) {
+    auto& of_row = picture.rows[static_cast<std::size_t>(row / tiles.queries)];
+    for (int key = 0; key < kv_len; ++key) {
+      spec::TileStatus& tile = of_row[static_cast<std::size_t>(key / tiles.keys)];
+      if (tile.seen && tile.hidden) continue;
+      const bool visible = rules->visible(
+          {b, h, h / spec->group, row + kv_len - q_len, key, q_len, kv_len, first_row});
+      (visible ? tile.seen : tile.hidden) = true;
     }
   }
   return picture;

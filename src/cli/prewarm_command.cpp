@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <chrono>
+#include <map>
 
 #include "attnjit/manifest.h"
 #include "base/architectures.h"
 #include "cli/files.h"
 #include "cli/json.h"
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/session.h"
 #include "cli/spec_source.h"
@@ -131,20 +133,25 @@ Result<Imported> import_bundles(const std::vector<std::string>& bundles) {
   return imported;
 }
 
+/// What progress calls the requests: where each is, and what it is.
+std::vector<std::string> names_of(const std::vector<Row>& rows,
+                                  const std::vector<SpecDocument>& requests) {
+  std::vector<std::string> names(requests.size());
+  for (const Row& row : rows) {
+    if (!row.request) continue;
+    names[*row.request] = fmt::format("{} {} {}", row.manifest, to_string(row.arch),
+                                      spec_to_json(requests[*row.request].spec));
+  }
+  return names;
+}
+
 /// Compiles or finds what the rows want, and writes into them what came of it.
-void fill_rows(Service& service, const std::vector<SpecDocument>& requests, int jobs,
-               std::vector<Row>& rows) {
-  const bool terminal = ::isatty(STDERR_FILENO) != 0;
-  std::size_t done = 0;
-  const auto progress = [&](const PrewarmResult&) {
-    ++done;
-    if (terminal) {
-      (void)std::fputs(fmt::format("\r{} of {} kernels\033[K", done, requests.size()).c_str(),
-                       stderr);
-    }
-  };
-  const std::vector<PrewarmResult> results = service.prewarm(requests, jobs, progress);
-  if (terminal && done > 0) (void)std::fputs("\r\033[K", stderr);
+/// @return how long that took
+std::chrono::milliseconds fill_rows(Service& service, const std::vector<SpecDocument>& requests,
+                                    int jobs, std::vector<Row>& rows) {
+  Progress progress(names_of(rows, requests));
+  const std::vector<PrewarmResult> results = service.prewarm(
+      requests, jobs, [&](const PrewarmResult& result) { progress.done(result.index); });
   for (Row& row : rows) {
     if (!row.request) continue;
     const PrewarmResult& result = results[*row.request];
@@ -158,6 +165,30 @@ void fill_rows(Service& service, const std::vector<SpecDocument>& requests, int 
           fmt::format("{}{}{}", row.place, row.error->field.empty() ? "" : ".", row.error->field);
     }
   }
+  return progress.elapsed();
+}
+
+/// What came of each architecture, for whoever watched.
+std::string summary_table(const std::vector<Row>& rows, std::chrono::milliseconds took) {
+  struct Counts {
+    std::size_t compiled = 0, found = 0, failed = 0, unsupported = 0;
+  };
+  std::map<std::string, Counts> by_arch;
+  for (const Row& row : rows) {
+    Counts& counts = by_arch[std::string(to_string(row.arch))];
+    if (row.error) {
+      ++(row.error->code == ErrorCode::kUnsupported ? counts.unsupported : counts.failed);
+    } else {
+      ++(*row.outcome == Outcome::kCompiled ? counts.compiled : counts.found);
+    }
+  }
+  std::string table = fmt::format("{:<10}{:>10}{:>8}{:>8}{:>13}\n", "", "compiled", "found",
+                                  "failed", "unsupported");
+  for (const auto& [arch, counts] : by_arch) {
+    table += fmt::format("{:<10}{:>10}{:>8}{:>8}{:>13}\n", arch, counts.compiled, counts.found,
+                         counts.failed, counts.unsupported);
+  }
+  return table + fmt::format("{} specs in {}\n", rows.size(), duration_text(took));
 }
 
 Json row_json(const Row& row) {
@@ -254,7 +285,8 @@ Result<Report> run_prewarm(const PrewarmArguments& arguments) {
   Result<std::unique_ptr<Service>> service =
       open_service(std::move(*tuning), arguments.accept_unconfined_helper);
   if (!service) return std::move(service).error();
-  fill_rows(**service, requests, static_cast<int>(arguments.jobs), rows);
+  const auto took = fill_rows(**service, requests, static_cast<int>(arguments.jobs), rows);
+  if (::isatty(STDERR_FILENO) != 0) (void)write_all(STDERR_FILENO, summary_table(rows, took));
   return report_of(rows, arguments.bundles.empty() ? nullptr : &*imported);
 }
 

@@ -22,6 +22,7 @@ Result<Report> run_generate(const GenerateArguments& arguments);
 Result<Report> run_compile(const CompileArguments& arguments);
 Result<Report> run_prewarm(const PrewarmArguments& arguments);
 Result<Report> run_verify(const VerifyArguments& arguments);
+Result<Report> run_reference(const ReferenceArguments& arguments);
 Result<Report> run_emulate(const EmulateArguments& arguments);
 Result<Report> run_bench(const BenchArguments& arguments);
 Result<Report> run_tune(const TuneArguments& arguments);

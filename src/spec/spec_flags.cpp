@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "spec/kinds.h"
 #include "spec/snippet.h"
 #include "spec/spec_fields.h"
 #include "spec/spec_reader.h"
@@ -67,6 +68,31 @@ std::string_view type_name(FlagType type) {
   return "";
 }
 
+template <class Node>
+void add_plain_kinds(std::vector<std::string>& values) {
+  for (const KindRow<Node>& row : kinds<Node>()) {
+    if (row.holds == Holds::kNothing || row.holds == Holds::kSlopes) values.emplace_back(row.name);
+  }
+}
+
+/// What a shell can offer for a field: the names that stand alone.
+std::vector<std::string> values_of(const SpecField& field) {
+  std::vector<std::string> values;
+  if (field.name == "mask") {
+    add_plain_kinds<MaskSpec>(values);
+  } else if (field.name == "score_mod") {
+    add_plain_kinds<ScoreModSpec>(values);
+  } else if (type_of(field) == FlagType::kName || !field.values.empty()) {
+    const std::string all = allowed(field);
+    for (std::size_t at = 0; at <= all.size();) {
+      const std::size_t end = std::min(all.find(", ", at), all.size());
+      values.push_back(all.substr(at, end - at));
+      at = end + 2;
+    }
+  }
+  return values;
+}
+
 Error bad_value(const SpecField& field, std::string_view text) {
   return make_error(ErrorCode::kInvalid,
                     fmt::format("is {}; allowed: {}", in_quotes(text), allowed(field)),
@@ -117,7 +143,7 @@ const std::vector<SpecFlag>& spec_flags() {
       const FlagType type = type_of(field);
       all.push_back({flag_name(field.name), std::string(field.name), type == FlagType::kBool,
                      std::string(type_name(type)),
-                     fmt::format("{}: {}", field.help, allowed(field))});
+                     fmt::format("{}: {}", field.help, allowed(field)), values_of(field)});
     }
     return all;
   }();

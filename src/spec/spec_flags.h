@@ -17,11 +17,12 @@ namespace attnjit::spec {
 
 /// One flag of the command line: a field of the spec.
 struct SpecFlag {
-  std::string name;      ///< "--qk-depth"
-  std::string field;     ///< "qk_depth"
-  bool is_bool = false;  ///< `--ragged` alone means true
-  std::string type;      ///< for --help: "INT", "BOOL", "NAME", "NAME|JSON"
-  std::string help;      ///< what it is, and what is allowed
+  std::string name;                 ///< "--qk-depth"
+  std::string field;                ///< "qk_depth"
+  bool is_bool = false;             ///< `--ragged` alone means true
+  std::string type;                 ///< for --help: "INT", "BOOL", "NAME", "NAME|JSON"
+  std::string help;                 ///< what it is, and what is allowed
+  std::vector<std::string> values;  ///< all or some that are allowed; empty: too many, or any
 };
 
 /// The flags, in the spec's order.

@@ -157,6 +157,9 @@ void load_doubles(const Tensor& tensor, std::int64_t first, std::int64_t count, 
       for (std::int64_t i = 0; i < count; ++i) out[i] = table[in[i]];
       break;
     }
+    case Dtype::kF64:
+      std::copy_n(tensor.as<double>() + first, count, out);
+      break;
     default: {
       const float* in = tensor.as<float>() + first;
       for (std::int64_t i = 0; i < count; ++i) out[i] = in[i];

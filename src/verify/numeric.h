@@ -27,7 +27,7 @@ bool is_float_storage(Dtype dtype);
 void store_float(Tensor& tensor, std::int64_t index, float value);
 float load_float(const Tensor& tensor, std::int64_t index);
 
-/// Widens `count` elements, `first` on, to double.
+/// Widens `count` elements, `first` on, to double. f64 is taken, too.
 void load_doubles(const Tensor& tensor, std::int64_t first, std::int64_t count, double* out);
 
 /// The same values as f32; other types are returned as they are.

@@ -67,6 +67,8 @@ Result<Tensor> narrowed(const Tensor& tensor, Dtype want, const std::string& fie
   return result;
 }
 
+}  // namespace
+
 Result<Tensor> converted(Tensor tensor, Dtype want, const std::string& field) {
   if (tensor.dtype == want) return tensor;
   Tensor result = make_tensor(want, tensor.shape);
@@ -93,8 +95,6 @@ Result<Tensor> converted(Tensor tensor, Dtype want, const std::string& field) {
                                 to_string(want)),
                     field);
 }
-
-}  // namespace
 
 Result<ParamArgument> parse_param(std::string_view text, const std::vector<ParamSpec>& declared) {
   const std::size_t equals = text.find('=');

@@ -340,11 +340,7 @@ Status fill_problem(const ProblemRequest& request, Problem& problem) {
   return {};
 }
 
-Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& request) {
-  const Lengths lengths = lengths_of(spec, request);
-  Result<int> batch = resolve_batch(request.batch, lengths);
-  if (!batch) return std::move(batch).error();
-
+Result<Problem> shapeless_problem(const AttentionSpec& spec, const ProblemRequest& request) {
   Problem problem;
   problem.seed = request.seed;
   problem.spec = resolve(spec);
@@ -357,6 +353,16 @@ Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& r
   if (!std::isfinite(problem.scale) || problem.scale <= 0) {
     return invalid("scale", fmt::format("{}; a positive finite number", problem.scale));
   }
+  return problem;
+}
+
+Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& request) {
+  const Lengths lengths = lengths_of(spec, request);
+  Result<int> batch = resolve_batch(request.batch, lengths);
+  if (!batch) return std::move(batch).error();
+  Result<Problem> made = shapeless_problem(spec, request);
+  if (!made) return made;
+  Problem& problem = *made;
 
   problem.batch = *batch;
   problem.q_lens = per_sequence(lengths.q, *batch);
@@ -420,7 +426,7 @@ Result<Problem> shape_problem(const AttentionSpec& spec, const ProblemRequest& r
                    fmt::format("these sizes need {:.1f} GiB of memory; at most {:.1f} GiB is used",
                                need / (1 << 30), limit / (1 << 30)));
   }
-  return problem;
+  return made;
 }
 
 }  // namespace attnjit::verify

@@ -147,6 +147,10 @@ struct Problem {
 /// dimension, but of a cube at most 16 planes.
 std::vector<std::int64_t> param_extents(ParamSpec::Type type, std::int64_t longest);
 
+/// A problem of no shape yet: the spec with its launch's numbers, checked, and the scale. Errors:
+/// as shape_problem of what is no length.
+Result<Problem> shapeless_problem(const AttentionSpec& spec, const ProblemRequest& request);
+
 /// A problem without its tensors: shapes and scalars, checked. Errors: kInvalid with the field
 /// (batch, q_len, kv_len, param...) and what is allowed; kUnsupported for storage that the
 /// verification does not know (rope parts of another dtype outside of MLA's prefill).

@@ -27,9 +27,11 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 constexpr int kCoarseStep = 32;
 
 /// Whether scores are sums that keep 13 bits, and what that does is asked for.
-bool has_coarse_scores(const AttentionSpec& spec) {
+bool has_coarse_scores(const Problem& problem) {
+  const AttentionSpec& spec = problem.spec;
   return spec.arch == Arch::kSm90a && spec.qkv_dtype == Dtype::kE4m3 && spec.return_lse &&
-         !spec.merge;
+         !spec.merge && problem.at("q").dtype == Dtype::kE4m3 &&
+         problem.at("k").dtype == Dtype::kE4m3;
 }
 
 /// The sum of a row's exponentials, relative to the largest.
@@ -316,7 +318,7 @@ class BlockWorker {
   std::vector<double> q_, k_, v_, row_, scores_, acc_, max_, sum_;
   std::vector<std::uint8_t> visible_;
   // Where scores are coarse.
-  const bool coarse_ = has_coarse_scores(spec_);
+  const bool coarse_ = has_coarse_scores(problem_);
   std::vector<double> row_scales_;  ///< of the products of a row with keys as they are stored
   std::vector<emulator::ProductOperand> coarse_q_;  ///< by step
   emulator::ProductOperand coarse_k_;
@@ -377,7 +379,7 @@ Result<Reference> compute_reference(const Problem& problem, int threads) {
   reference.o.resize(static_cast<std::size_t>(rows * problem.spec.num_q_heads) *
                      problem.spec.ov_depth);
   reference.lse.resize(static_cast<std::size_t>(rows * problem.spec.num_q_heads));
-  if (has_coarse_scores(problem.spec)) reference.lse_moved.resize(reference.lse.size());
+  if (has_coarse_scores(problem)) reference.lse_moved.resize(reference.lse.size());
   if (problem.spec.merge) {
     for (int b = 0; b < problem.batch; ++b) {
       for (int h = 0; h < problem.spec.num_q_heads; ++h) {

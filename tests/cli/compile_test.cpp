@@ -34,6 +34,54 @@ class Compile : public CliTest {
   }
 };
 
+TEST_F(Compile, TheCacheSaysWhatItsImagesCompute) {
+  write_text(folder_ / "model.json",
+             R"({"name": "toy", "source": "s", "specs": [{"num_q_heads": 1, "qk_depth": 128}, )"
+             R"({"num_q_heads": 8, "group": 2, "qk_depth": 64, "mask": "causal"}]})");
+  const std::string key = run_json(hopper("compile"), 0).at("key");
+  run_json({"compile", "--arch", "sm_90a", "--num-q-heads", "8", "--qk-depth", "64", "--qkv-dtype",
+            "fp16", "--page-size", "32", "--return-lse", "--mask",
+            R"({"kind": "custom", "name": "odd", "code": "(kv_idx & 1) == 1"})"},
+           0);
+  const Json entries = run_json({"cache", "list"}, 0).at("entries");
+  ASSERT_EQ(entries.size(), 2U);
+  const bool second = entries[1].at("key") == key;
+  const Json &causal = entries[second ? 1 : 0], &odd = entries[second ? 0 : 1];
+  EXPECT_EQ(causal.at("spec").at("mask"), "causal");
+  EXPECT_EQ(causal.at("spec").at("dtype"), "bf16");
+  EXPECT_EQ(causal.at("spec").at("qk_depth"), 64);
+  EXPECT_EQ(causal.at("spec").at("group"), 2);
+  EXPECT_EQ(causal.at("spec").at("page_size"), 0);
+  EXPECT_TRUE(causal.at("manifest").is_null());
+  EXPECT_GT(causal.at("registers").get<int>(), 0);
+  EXPECT_FALSE(causal.at("nvrtc_version").get<std::string>().empty());
+  EXPECT_EQ(odd.at("spec").at("dtype"), "fp16");
+  EXPECT_EQ(odd.at("spec").at("page_size"), 32);
+  EXPECT_EQ(odd.at("spec").at("return_lse"), true);
+
+  const std::string listed =
+      run({"cache", "list", "--long", "--manifest", folder_ / "model.json"}).out;
+  EXPECT_NE(listed.find("bf16, depth 64, group 2, causal"), std::string::npos) << listed;
+  EXPECT_NE(listed.find("of toy[1]"), std::string::npos) << listed;
+  EXPECT_NE(listed.find("fp16, depth 64, group 1, "), std::string::npos) << listed;
+  EXPECT_NE(listed.find("NVRTC "), std::string::npos) << listed;
+
+  const Process shown = run({"cache", "show", key.substr(0, 12)});
+  EXPECT_EQ(shown.exit_code, 0);
+  EXPECT_NE(shown.out.find("key        " + key), std::string::npos) << shown.out;
+  EXPECT_NE(shown.out.find("model      not known; give --manifest"), std::string::npos);
+  const Json one =
+      run_json({"cache", "show", key, "--manifest", folder_ / "model.json"}, 0).at("entries");
+  ASSERT_EQ(one.size(), 1U);
+  EXPECT_EQ(one[0].at("manifest"), "toy[1]");
+  const Process code = run({"cache", "show", odd.at("key").get<std::string>()});
+  EXPECT_NE(code.out.find("kv_idx & 1"), std::string::npos) << code.out;
+  expect_bad({"cache", "show", "abc"}, "4 to 64 digits");
+  expect_bad({"cache", "show", "ABCD"}, "4 to 64 digits");
+  expect_bad({"cache", "show", std::string(64, '0')}, "no image");
+  expect_bad({"cache", "list", "--manifest", folder_ / "none.json"}, "none.json");
+}
+
 TEST_F(Compile, TellsWhatTheDesignLists) {
   const Json first =
       run_json(hopper("compile", {"-o", folder_ / "k.cubin", "--ptx", folder_ / "k.ptx"}), 0);

@@ -10,11 +10,11 @@ bash --norc -n <("$attnjit" completion bash)
 eval "$("$attnjit" completion bash)"
 complete_after() {
   COMP_WORDS=(attnjit "$@" ""); COMP_CWORD=$(($# + 1)); COMPREPLY=()
-  _attnjit
+  _attnjit || true  # compgen fails where it finds nothing
   printf '%s\n' "${COMPREPLY[@]}"
 }
 complete_after > "$work/words"
-for command in plan generate compile prewarm verify emulate bench tune cache manifest doctor completion man; do
+for command in plan generate compile prewarm verify reference emulate bench tune cache manifest doctor completion man; do
   grep -qx "$command" "$work/words" || fail "bash does not complete $command"
 done
 complete_after cache > "$work/words"
@@ -22,10 +22,28 @@ grep -qx gc "$work/words" || fail "bash does not complete cache gc"
 complete_after plan --spec file.json > "$work/words"
 grep -qx -- --qk-depth "$work/words" || fail "bash does not complete the flags of plan"
 
+# Values of the flags that have a few; of the others files.
+for values in 'plan --arch:sm_90a sm_100a sm_103a' 'verify --backend:auto gpu emulator' \
+    'plan --mask:null causal' 'compile --qkv-dtype:bf16 fp16 e4m3' 'prewarm --arch:native sm_100a' \
+    'verify --input:normal rising stray' 'tune --model:sm_90a' 'verify --model:isa silicon' \
+    'plan --mla:none prefill decode' 'plan --score-mod:identity alibi softcap' 'completion:bash zsh fish'; do
+  # shellcheck disable=SC2086
+  complete_after ${values%%:*} > "$work/words"
+  for value in ${values#*:}; do
+    grep -qx -- "$value" "$work/words" || fail "bash does not complete ${values%%:*} $value"
+  done
+  if grep -q -- '^--' "$work/words" && [[ ${values%%:*} == *--* ]]; then
+    fail "bash completes flags after ${values%%:*}"
+  fi
+done
+complete_after compile --ptx > "$work/words"
+if grep -q . "$work/words"; then fail "bash completes more than files after compile --ptx"; fi
 for shell in zsh fish; do
   "$attnjit" completion $shell > "$work/$shell"
   if command -v $shell >/dev/null; then $shell -n "$work/$shell"; fi
 done
+grep -qF -- ":value:(auto gpu emulator)" "$work/zsh" || fail "zsh does not complete --backend auto"
+grep -qF -- "-xa 'auto gpu emulator'" "$work/fish" || fail "fish does not complete --backend auto"
 "$attnjit" man > "$work/man"
 head -1 "$work/man" | grep -q '^\.TH ATTNJIT 1 ' || fail "no title in the man page"
 for command in plan compile manifest "cache gc"; do

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "cli_test.h"
+#include "source_dir.h"
 
 namespace attnjit::testing {
 namespace {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -222,14 +224,116 @@ TEST(DrawMask, SaysWhatItLacks) {
   EXPECT_EQ(error(no_picture).field, "output");
 }
 
-TEST(DrawMask, WritesSvg) {
-  PlanArguments arguments = draw("causal");
+std::string svg_of(PlanArguments arguments) {
   arguments.picture = testing::TempDir() + "mask.svg";
-  ASSERT_TRUE(run_plan(arguments));
+  const Result<Report> report = run_plan(arguments);
+  EXPECT_TRUE(report) << report.error().to_string();
   std::ifstream file(arguments.picture);
-  const std::string svg(std::istreambuf_iterator<char>(file), {});
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The values of an attribute, in their order.
+std::vector<double> numbers_of(const std::string& svg, const std::string& element,
+                               const std::string& attribute) {
+  std::vector<double> numbers;
+  for (std::size_t at = svg.find(element); at != std::string::npos;
+       at = svg.find(element, at + 1)) {
+    const std::size_t value = svg.find(" " + attribute + "=\"", at);
+    numbers.push_back(std::stod(svg.substr(value + attribute.size() + 3)));
+  }
+  return numbers;
+}
+
+TEST(DrawMask, TheSvgHasTrueProportionsAxesAndALegend) {
+  PlanArguments arguments = draw("causal");
+  arguments.problem.q_len = "512";  // and 1024 keys
+  const std::string svg = svg_of(arguments);
   EXPECT_TRUE(svg.starts_with("<svg ")) << svg;
-  EXPECT_EQ(std::count(svg.begin(), svg.end(), '\n'), 16 * 8 + 3);
+  for (const char* const part :
+       {"<title>causal: 512 queries and 1,024 keys", ">keys</text>", ">queries</text>",
+        ">1,024</text>", ">hidden: not loaded: ", ">partial: loaded and masked: ",
+        ">full: loaded, and not masked: ", "prefers-color-scheme:dark"}) {
+    EXPECT_NE(svg.find(part), std::string::npos) << part << " is not in " << svg;
+  }
+  // 1024 keys are 640 px wide, half as many queries half as high, and tiles as their share of them.
+  EXPECT_NE(svg.find("M76 60h640v320h-640z"), std::string::npos) << svg;
+  const nlohmann::json json = nlohmann::json::parse(run_plan(arguments)->json);
+  EXPECT_NEAR(numbers_of(svg, "<rect class=\"partial\"", "width").front(),
+              json["tile_keys"].get<double>() * 0.625, 0.01);
+  // Rules are the picture's alone.
+  const std::string style = svg.substr(svg.find("<style>"), svg.find("</style>"));
+  EXPECT_EQ(style.find("\ntext{"), std::string::npos);
+  EXPECT_EQ(style.find("\n.full"), std::string::npos);
+}
+
+TEST(DrawMask, AThinSvgIsStretchedAndSaysSo) {
+  PlanArguments arguments = draw("causal");
+  arguments.problem.q_len = "1";
+  arguments.problem.kv_len = "4096";
+  const std::string svg = svg_of(arguments);
+  EXPECT_NE(svg.find("the axes' scales differ"), std::string::npos) << svg;
+  EXPECT_EQ(numbers_of(svg, "<rect class=\"full\"", "height").front(), 24);
+}
+
+std::vector<std::string> rows_of(const PlanArguments& arguments) {
+  const Result<Report> report = run_plan(arguments);
+  EXPECT_TRUE(report) << report.error().to_string();
+  if (!report) return {};
+  return nlohmann::json::parse(report->json)["rows"].get<std::vector<std::string>>();
+}
+
+TEST(DrawMask, TilesOfAnySizeAreAskedScoreByScore) {
+  PlanArguments arguments = draw("causal");
+  arguments.tile = "1x1";
+  arguments.problem.q_len = "3";
+  arguments.problem.kv_len = "5";
+  EXPECT_EQ(rows_of(arguments), (std::vector<std::string>{"###..", "####.", "#####"}));
+  arguments.tile = "2x2";
+  EXPECT_EQ(rows_of(arguments), (std::vector<std::string>{"#/.", "###"}));
+  // Whose scores: what hangs on the head is its own.
+  arguments = draw(R"({"kind": "custom", "name": "w", "code": "kv_idx == h"})");
+  arguments.tile = "1x1";
+  arguments.problem.q_len = "1";
+  arguments.problem.kv_len = "3";
+  EXPECT_EQ(rows_of(arguments), std::vector<std::string>{"#.."});
+  arguments.head = 1;
+  EXPECT_EQ(rows_of(arguments), std::vector<std::string>{".#."});
+  arguments.head = 2;
+  EXPECT_EQ(run_plan(arguments).error().field, "head");
+  arguments.head = 0;
+  arguments.sequence = 1;
+  EXPECT_EQ(run_plan(arguments).error().field, "sequence");
+  for (const char* const bad : {"", "3", "0x1", "1x0", "1x1x1", "-1x1", "x"}) {
+    arguments.tile = bad;
+    EXPECT_EQ(run_plan(arguments).error().field, "tile") << bad;
+  }
+  arguments = draw("causal");
+  arguments.tile = "1x1";
+  arguments.problem.q_len = arguments.problem.kv_len = "100000";
+  EXPECT_EQ(run_plan(arguments).error().code, ErrorCode::kInvalid);
+}
+
+TEST(DrawMask, ATensorThatIsGivenIsDrawn) {
+  const std::string folder = testing::TempDir() + "given_mask";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  PlanArguments arguments = draw(R"({"kind": "materialized", "dtype": "u8"})");
+  arguments.tile = "1x1";
+  arguments.problem.q_len = "2";
+  arguments.problem.kv_len = "3";
+  EXPECT_EQ(run_plan(arguments).error().field, "mask");  // which nobody has given
+  verify::Tensor mask = verify::make_tensor(Dtype::kU8, {1, 1, 2, 3});
+  mask.bytes = {0, 1, 0, 1, 0, 2};
+  ASSERT_TRUE(verify::write_npy(folder + "/mask.npy", mask));
+  arguments.inputs = folder;
+  EXPECT_EQ(rows_of(arguments), (std::vector<std::string>{".#.", "#.#"}));
+  arguments.problem.kv_len = "4";
+  EXPECT_EQ(run_plan(arguments).error().field, "mask");  // its rows are too short
+  arguments.problem.kv_len = "3";
+  ASSERT_TRUE(verify::write_npy(folder + "/stray.npy", mask));
+  EXPECT_EQ(run_plan(arguments).error().field, "stray");
+  arguments.inputs = folder + "/none";
+  EXPECT_EQ(run_plan(arguments).error().field, folder + "/none");
 }
 
 }  // namespace

@@ -3,7 +3,14 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <chrono>
+#include <iterator>
+#include <sstream>
+
+#include "cli/arguments.h"
 #include "cli/byte_size.h"
+#include "cli/progress.h"
+#include "cli/terminal.h"
 #include "cli_test.h"
 
 namespace attnjit::testing {
@@ -35,6 +42,65 @@ TEST_F(Usage, HelpAndVersion) {
   }
   EXPECT_NE(run({"compile", "--help"}).out.find("--qk-depth"), std::string::npos);
   EXPECT_NE(run({"verify", "--help"}).out.find("Exit codes"), std::string::npos);
+}
+
+/// Splits at spaces: no example needs quotes.
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream in(line);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+// A command's own flags come first, those of specs and problems after them, two examples at the
+// end.
+TEST_F(Usage, HelpHasOwnFlagsFirstAndTwoExamplesThatAreUnderstood) {
+  const std::string plan = run({"plan", "--help"}).out;
+  EXPECT_LT(plan.find("--draw-mask"), plan.find("--num-q-heads"));
+  EXPECT_LT(plan.find("--draw-mask"), plan.find("--kv-len"));
+  const std::vector<std::string> commands{
+      "plan",        "generate",     "compile",      "prewarm",      "verify",       "reference",
+      "emulate",     "bench",        "tune",         "cache",        "manifest",     "doctor",
+      "cache path",  "cache list",   "cache show",   "cache stats",  "cache verify", "cache gc",
+      "cache clear", "cache export", "cache import", "cache keygen", "cache sign",   "completion"};
+  for (const std::string& command : commands) {
+    std::vector<std::string> words = words_of(command);
+    words.push_back("--help");
+    const std::string help = run(words).out;
+    const std::size_t begin = help.find("Examples:\n");
+    ASSERT_NE(begin, std::string::npos) << command;
+    std::istringstream lines(help.substr(begin));
+    std::string line;
+    std::getline(lines, line);
+    for (int example = 0; example < 2; ++example) {
+      ASSERT_TRUE(std::getline(lines, line));
+      const std::vector<std::string> given = words_of(line);
+      ASSERT_TRUE(line.starts_with("  attnjit " + command)) << line;
+      std::vector<const char*> arguments;
+      for (const std::string& word : given) arguments.push_back(word.c_str());
+      const cli::ParsedArguments parsed =
+          cli::parse_arguments(static_cast<int>(arguments.size()), arguments.data());
+      EXPECT_FALSE(parsed.error) << line << ": " << parsed.error->to_string();
+    }
+  }
+}
+
+TEST_F(Usage, TheProgressLineFitsItsTerminal) {
+  using namespace std::chrono_literals;
+  const cli::ProgressState state{3, 12, 60s, "model sm_90a {}"};
+  EXPECT_EQ(cli::progress_line(state, 100),
+            "[#####...............] 3 of 12  1 min 00 s, about 3 min 00 s left  model sm_90a {}");
+  EXPECT_EQ(cli::progress_line(state, 41), "[#####...............] 3 of 12  1 min 00");
+  EXPECT_EQ(cli::progress_line({0, 2, 500ms, ""}, 80), "[....................] 0 of 2  0 s");
+  EXPECT_EQ(cli::progress_line({2, 2, 3725s, ""}, 80), "[####################] 2 of 2  1 h 02 min");
+}
+
+TEST_F(Usage, ColoursAreOfWordsAlone) {
+  EXPECT_EQ(cli::coloured("passed\nFAILED: compiled_by x-failed"),
+            "\033[32mpassed\033[0m\n\033[31mFAILED\033[0m: compiled_by x-failed");
+  EXPECT_EQ(cli::coloured_message("attnjit plan: arch: is bad"),
+            "\033[31mattnjit plan\033[0m: arch: is bad");
+  // Neither a pipe nor a file is a terminal.
+  EXPECT_EQ(run(hopper("plan")).out.find('\033'), std::string::npos);
+  EXPECT_EQ(run({"nonsense"}).err.find('\033'), std::string::npos);
 }
 
 TEST_F(Usage, BadUsage) {

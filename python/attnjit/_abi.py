@@ -11,10 +11,12 @@ import operator
 import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_double, c_float, c_int32,
                     c_int64, c_size_t, c_uint32, c_uint64, c_void_p, sizeof)
-from typing import Any, Optional
+from typing import Any, ClassVar, Dict, List, Optional, Tuple
 
 from ._errors import (AttnjitError, InvalidError, MissingError, error_class, refused, wrong_type)
 
+#: Of a struct.
+Fields = List[Tuple[str, Any]]
 LogFunction = CFUNCTYPE(None, c_void_p, c_int32, c_void_p, c_size_t)
 
 
@@ -42,10 +44,10 @@ class ServiceOptions(Structure):
 
 
 class Statistics(Structure):
-    _fields_ = [("struct_size", c_size_t)] + [
+    _fields_: ClassVar[Fields] = [("struct_size", c_size_t), *[
         (name, c_uint64) for name in ("memory_hits", "disk_hits", "remote_hits", "compiles",
-                                      "failures", "waits", "quarantined", "queued")
-    ] + [("compile_ms_total", c_double), ("fallbacks", c_uint64)]
+                                      "failures", "waits", "quarantined", "queued")],
+        ("compile_ms_total", c_double), ("fallbacks", c_uint64)]
 
 
 class Strides(Structure):
@@ -68,7 +70,7 @@ PARAM_TYPES = {name: number for number, name in enumerate(
 
 
 class LaunchArgs(Structure):
-    _fields_ = [("struct_size", c_size_t)] + [
+    _fields_: ClassVar[Fields] = [("struct_size", c_size_t)] + [
         (name, c_uint64) for name in ("q", "k", "v", "o", "lse", "sink", "page_table", "kv_lens",
                                       "q_offsets", "q_scale", "k_scale", "v_scale", "mask")
     ] + [(name, c_int32) for name in ("batch", "q_len", "kv_len", "total_q", "num_pages",
@@ -223,7 +225,8 @@ class Library:
 
     def _exception(self, error: int, text: Optional[str] = None) -> AttnjitError:
         def read(part: str) -> str:
-            return getattr(self, "error_" + part)(error).decode("utf-8", "replace")
+            text: bytes = getattr(self, "error_" + part)(error)
+            return text.decode("utf-8", "replace")
 
         code = read("code_name")
         return error_class(code)(
@@ -238,13 +241,18 @@ def new(struct: type, **fields: Any) -> Any:
     return struct(sizeof(struct), **fields)
 
 
+def fields_of(struct: type) -> Dict[str, Any]:
+    """The C types of a struct's fields, by their names."""
+    return {field[0]: field[1] for field in struct._fields_}  # type: ignore[attr-defined]
+
+
 def put(struct: Structure, name: str, value: Any, kind: Any = None) -> None:
     """Sets a field to what a caller gave, if its C type (`kind`; None: the field's) can hold it.
 
     NOTE: ctypes alone takes an int for the address of a text, ends a text at its first NUL, keeps
     the low bits of an int that is too long, and sets an attribute where there is no such field.
     """
-    kind = kind or dict(struct._fields_)[name]  # type: ignore[misc]
+    kind = kind or fields_of(type(struct))[name]
     if kind is c_char_p:
         value = _text(name, value)
     elif kind in (c_int32, c_uint32, c_int64, c_uint64):

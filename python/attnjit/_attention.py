@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from ctypes import c_int32, c_int64, c_uint64
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import (Any, Callable, List, Literal, Optional, Sequence, Tuple, TypeVar, overload)
 
 from . import _launch
 from ._abi import integer, positive
 from ._errors import InvalidError, UnsupportedError, refused, wrong_type
 from ._launch import Tensors
 from ._tensors import view
+from ._types import Layout
 from .masks import (HostArray, Mask, ScoreMod, as_mask, as_score_mod, with_bias,
                     with_blocks)
 from .service import Service
+
+T = TypeVar("T")  # a library's tensors
 
 # The rows of a decode that the spec names, by those of the call: a launch of fewer has the same
 # kernel.
@@ -36,13 +39,29 @@ def nvtx_ranges(on: bool = True) -> None:
         _nvtx = nvtx
 
 
+@overload
+def attention(q: T, k: Any, v: Any, *, mask: Any = ..., score_mod: Any = ..., scale: Optional[float] = ..., sink: Any = ...,
+              lse: Literal[False] = ..., out: Any = ..., q_scale: Any = ..., k_scale: Any = ...,
+              v_scale: Any = ..., output_scale: Any = ..., bias: Any = ..., q_offsets: Any = ...,
+              kv_offsets: Any = ..., kv_lens: Any = ..., max_q_len: Optional[int] = ...,
+              max_kv_len: Optional[int] = ..., layout: Layout = ..., service: Optional[Service] = ...,
+              stream: Optional[int] = ..., fallback: bool = ...,
+              meanwhile: Optional[Callable[[], Any]] = ..., block_mask: Any = ...) -> T: ...
+@overload
+def attention(q: T, k: Any, v: Any, *, mask: Any = ..., score_mod: Any = ..., scale: Optional[float] = ..., sink: Any = ...,
+              lse: Literal[True], out: Any = ..., q_scale: Any = ..., k_scale: Any = ...,
+              v_scale: Any = ..., output_scale: Any = ..., bias: Any = ..., q_offsets: Any = ...,
+              kv_offsets: Any = ..., kv_lens: Any = ..., max_q_len: Optional[int] = ...,
+              max_kv_len: Optional[int] = ..., layout: Layout = ..., service: Optional[Service] = ...,
+              stream: Optional[int] = ..., fallback: bool = ...,
+              meanwhile: Optional[Callable[[], Any]] = ..., block_mask: Any = ...) -> Tuple[T, T]: ...
 def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None,
               scale: Optional[float] = None, sink: Any = None, lse: bool = False, out: Any = None,
               q_scale: Any = None, k_scale: Any = None, v_scale: Any = None,
               output_scale: Any = None, bias: Any = None,
               q_offsets: Any = None, kv_offsets: Any = None, kv_lens: Any = None,
               max_q_len: Optional[int] = None, max_kv_len: Optional[int] = None,
-              layout: str = "bshd", service: Optional[Service] = None,
+              layout: Layout = "bshd", service: Optional[Service] = None,
               stream: Optional[int] = None, fallback: bool = False,
               meanwhile: Optional[Callable[[], Any]] = None, block_mask: Any = None) -> Any:
     """softmax(score_mod(scale * q k^T) where mask) v
@@ -125,6 +144,28 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
     return done[0] if done[1] is None else done
 
 
+@overload
+def paged_attention(q: T, k_cache: Any, v_cache: Any, page_table: Any, kv_lens: Any, *,
+                    q_offsets: Any = ...,
+                    max_q_len: Optional[int] = ..., max_kv_len: Optional[int] = ...,
+                    mask: Any = ..., score_mod: Any = ..., scale: Optional[float] = ...,
+                    sink: Any = ..., lse: Literal[False] = ..., out: Any = ..., q_scale: Any = ...,
+                    k_scale: Any = ..., v_scale: Any = ..., output_scale: Any = ...,
+                    bias: Any = ..., num_partitions: Optional[int] = ...,
+                    partition_keys: int = ..., service: Optional[Service] = ...,
+                    stream: Optional[int] = ..., fallback: bool = ...,
+                    meanwhile: Optional[Callable[[], Any]] = ...) -> T: ...
+@overload
+def paged_attention(q: T, k_cache: Any, v_cache: Any, page_table: Any, kv_lens: Any, *,
+                    q_offsets: Any = ...,
+                    max_q_len: Optional[int] = ..., max_kv_len: Optional[int] = ...,
+                    mask: Any = ..., score_mod: Any = ..., scale: Optional[float] = ...,
+                    sink: Any = ..., lse: Literal[True], out: Any = ..., q_scale: Any = ...,
+                    k_scale: Any = ..., v_scale: Any = ..., output_scale: Any = ...,
+                    bias: Any = ..., num_partitions: Optional[int] = ...,
+                    partition_keys: int = ..., service: Optional[Service] = ...,
+                    stream: Optional[int] = ..., fallback: bool = ...,
+                    meanwhile: Optional[Callable[[], Any]] = ...) -> Tuple[T, T]: ...
 def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens: Any, *,
                     q_offsets: Any = None, max_q_len: Optional[int] = None,
                     max_kv_len: Optional[int] = None, mask: Any = None, score_mod: Any = None,

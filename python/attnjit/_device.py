@@ -23,7 +23,7 @@ def architecture(index: int, driver_path: Optional[str] = None) -> str:
     def call(name: bytes, *arguments: object) -> None:
         address, status = c_void_p(), c_int32()
         code = driver.cuGetProcAddress_v2(name, byref(address), 12000, c_uint64(0), byref(status))
-        code = code or ctypes.CFUNCTYPE(c_int)(address.value)(*arguments)
+        code = code or ctypes.CFUNCTYPE(c_int)(address.value or 0)(*arguments)
         if code:
             raise MissingError(f"{name.decode()} failed with code {code}", code="environment",
                                field="driver", hint="see nvidia-smi")

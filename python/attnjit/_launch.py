@@ -39,9 +39,9 @@ assert _SHAPES_OFFSET + _SHAPES.size == LaunchArgs.cap.offset
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.launchers: Dict[Tuple, "Launcher"] = {}  # by what decides the kernel
-        self.recent: Dict[Tuple, "Launcher"] = {}  # the last one by mask, Service and stream
-        self.waiting: Dict[Tuple, "_Waiting"] = {}  # by the keys that `launchers` lacks
+        self.launchers: Dict[Tuple[Any, ...], "Launcher"] = {}  # by what decides the kernel
+        self.recent: Dict[Tuple[Any, ...], "Launcher"] = {}  # the last one by mask, Service and stream
+        self.waiting: Dict[Tuple[Any, ...], "_Waiting"] = {}  # by the keys that `launchers` lacks
         # Workspaces by device and stream; their claims are zero again after each launch. NOTE: the
         # thread's own: another thread's attention may come between an attention and its merge.
         self.kept: Dict[Tuple[Any, int], Any] = {}
@@ -129,14 +129,14 @@ _KEPT_BYTES = 64 << 20  # larger workspaces are asked for with each launch
 class Launcher:
     """The launches of one kernel on one stream, from one thread."""
 
-    def __init__(self, service: Service, spec: Spec, kernel: Kernel, declared: Sequence[Dict],
+    def __init__(self, service: Service, spec: Spec, kernel: Kernel, declared: Sequence[Dict[str, str]],
                  stream: int, stands_in: bool = False) -> None:
         self.stands_in = stands_in  #: for the call's own kernel, which is being compiled
         self._library, self._launch = service._library, service._library.launch
         self._kernel, self._spec, self._state = kernel, spec, service.launch_state()
         self._declared = declared
         self._needed = self._zero_bytes = 0  # of the workspace, and of them those to be zero
-        self.geometry: Optional[Tuple] = None  #: of the last launch: what `args` was filled for
+        self.geometry: Optional[Tuple[Any, ...]] = None  #: of the last launch: what `args` was filled for
         self.scattered: Tuple[str, ...] = ()  #: of the last launch: the tensors that are copied
         self.scattered_params = False  #: the same: whether its arrays are
         self.args = args = new(LaunchArgs, stream=stream)
@@ -289,7 +289,7 @@ class Launcher:
 class _Waiting:
     """A call whose own kernel is being compiled, and what launches meanwhile."""
 
-    def __init__(self, service: Service, spec: Spec, declared: Sequence[Dict]) -> None:
+    def __init__(self, service: Service, spec: Spec, declared: Sequence[Dict[str, str]]) -> None:
         self.service, self.spec, self.declared = service, spec, declared
         self._meanwhile: Dict[Optional[int], Launcher] = {}  # by the kernel's address
 
@@ -309,7 +309,7 @@ def is_torch(tensor: Any) -> bool:
 def _strides(tensor: Any) -> Tuple[int, int, int]:
     """From entry to entry of the batch, from row to row, and from head to head."""
     *strides, _ = [stride or STRIDE_ZERO for stride in tensor.stride()]
-    return tuple(strides) if len(strides) == 3 else (0, *strides)
+    return tuple(strides) if len(strides) == 3 else (0, *strides)  # type: ignore[return-value]
 
 
 def _mask_layout(mask: Any) -> Tuple[List[int], List[int]]:
@@ -367,7 +367,7 @@ def packed_on(tensor: Any, stream: int) -> Any:
 
 def _row_stride(table: Any) -> int:
     """From row to row of a table: attnjit_launch_args.max_pages, which may exceed its columns."""
-    return table.stride()[0] if table.shape[0] > 1 else table.shape[1]
+    return table.stride()[0] if table.shape[0] > 1 else table.shape[1]  # type: ignore[no-any-return]
 
 
 def fields_text(mask: str, score_mod: str, more: str = "") -> str:
@@ -585,7 +585,7 @@ def launcher(tensors: Tensors, fields: str, number: int, stream: int, wait: bool
                                                  fallback)
 
 
-def _make(key: Tuple, tensors: Tensors, fields: str, number: int, stream: int, wait: bool,
+def _make(key: Tuple[Any, ...], tensors: Tensors, fields: str, number: int, stream: int, wait: bool,
           fallback: bool) -> Optional[Launcher]:
     service = default_service() if number == 0 else SERVICES.get(number)
     if service is None:
@@ -598,7 +598,7 @@ def _make(key: Tuple, tensors: Tensors, fields: str, number: int, stream: int, w
         kernel, stands_in = service.get_or_fallback(waiting.spec, stream)
         if stands_in:
             _local.waiting[key] = waiting
-            return waiting.launcher(kernel, stream)
+            return waiting.launcher(kernel, stream)  # type: ignore[arg-type]
     if kernel is None:
         kernel = (service.get(waiting.spec, stream=stream) if wait
                   else service.try_get(waiting.spec))
@@ -708,6 +708,7 @@ def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int]
             found.reshape(named, q_len, kv_len, scale)
             if not found.stands_in or found.may_launch(q):
                 break
+        assert found is not None
         found.scattered = scattered
         # NOTE: not what stands in: the next call is to ask for its own kernel again.
         if not found.stands_in:

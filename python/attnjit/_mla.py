@@ -113,6 +113,18 @@ class _Call:
     __slots__ = ("q", "cache", "out", "lse", "sink", "page_table", "kv_lens", "q_offsets",
                  "topk_indices", "k_scale", "latent")
 
+    q: Any
+    cache: Any
+    out: Any
+    lse: Any
+    sink: Any
+    page_table: Any
+    kv_lens: Any
+    q_offsets: Any
+    topk_indices: Any
+    k_scale: Any
+    latent: int
+
     def __init__(self, *values: Any) -> None:
         for name, value in zip(self.__slots__, values):
             setattr(self, name, value)
@@ -134,9 +146,9 @@ class _Call:
         return _Call(*(_launch.packed_on(getattr(self, name), stream) if name in names else getattr(self, name)
                        for name in self.__slots__))
 
-    def geometry(self) -> Tuple:
+    def geometry(self) -> Tuple[Any, ...]:
         """All that the checks and the arguments but for pointers hang on."""
-        shapes = tuple(None if one is None else (one.shape, one.stride(), one.dtype, one.device)
+        shapes: Tuple[Any, ...] = tuple(None if one is None else (one.shape, one.stride(), one.dtype, one.device)
                        for one in (self.q, self.cache, self.out, self.page_table, self.kv_lens,
                                    self.q_offsets, self.topk_indices, self.k_scale, self.sink))
         return shapes + (self.lse is None, self.latent)

@@ -61,8 +61,8 @@ class DLPackView:
             self._strides = tuple(tensor.strides[i] for i in range(tensor.ndim))
         else:
             self._strides = packed_strides(self.shape)
-        self._pointer = (tensor.data or 0) + tensor.byte_offset
-        self.dtype = _DLPACK_DTYPES.get((tensor.code, tensor.bits) if tensor.lanes == 1 else (),
+        self._pointer: int = (tensor.data or 0) + tensor.byte_offset
+        self.dtype = _DLPACK_DTYPES.get((tensor.code, tensor.bits) if tensor.lanes == 1 else (0, 0),
                                         f"DLPack type {tensor.code}, {tensor.bits} bits")
         self.device = Device(tensor.device_type, tensor.device_id)
 
@@ -124,7 +124,7 @@ def view(tensor: Any, stream: Optional[int] = None, name: str = "") -> Any:
 def is_packed(tensor: Any) -> bool:
     """Whether it has no gaps: the stride of a dimension of one element is not looked at."""
     if hasattr(tensor, "is_contiguous"):
-        return tensor.is_contiguous()
+        return bool(tensor.is_contiguous())
     shape = tuple(tensor.shape)
     return 0 in shape or all(extent == 1 or stride == packed for extent, stride, packed in zip(
         shape, tensor.stride(), packed_strides(shape)))

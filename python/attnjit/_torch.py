@@ -33,7 +33,7 @@ def stream(q: torch.Tensor, given: Optional[int]) -> int:
         raise _launch.not_on_gpu(q)
     if given is not None:
         return given
-    return torch._C._cuda_getCurrentRawStream(q.device.index or 0)
+    return int(torch._C._cuda_getCurrentRawStream(q.device.index or 0))
 
 
 def _launch_tensors(q: Any, k: Any, v: Any, out: Any, fields: str, q_len: int, kv_len: int,

@@ -14,6 +14,7 @@ import math
 import os
 import sys
 import threading
+import types
 from typing import Any, Callable, Dict, Iterable, NoReturn, Optional, Tuple, Union
 
 from ._errors import TraceError
@@ -33,7 +34,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 def refuse(text: str, hint: str = "") -> NoReturn:
     """Raises TraceError with the line of the traced function that is being called."""
-    frame = sys._getframe(1)
+    frame: Optional[types.FrameType] = sys._getframe(1)
     # The innermost frame that is neither this package's nor a library's that handed a call over.
     while frame is not None and (os.path.dirname(os.path.abspath(frame.f_code.co_filename))
                                  == _PACKAGE or _is_library(frame.f_globals.get("__name__", ""))):
@@ -246,8 +247,8 @@ class Symbol:
 
     # What torch and numpy ask of foreign operands of their functions.
     @classmethod
-    def __torch_function__(cls, function: Any, types: Any, args: Tuple = (),
-                           kwargs: Optional[Dict] = None) -> Any:
+    def __torch_function__(cls, function: Any, types: Any, args: Tuple[Any, ...] = (),
+                           kwargs: Optional[Dict[str, Any]] = None) -> Any:
         return _call(getattr(function, "__name__", str(function)), args, kwargs or {})
 
     def __array_ufunc__(self, function: Any, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -255,7 +256,8 @@ class Symbol:
             refuse(f"numpy.{function.__name__}.{method} cannot be traced")
         return _call(function.__name__, args, kwargs)
 
-    def __array_function__(self, function: Any, types: Any, args: Tuple, kwargs: Dict) -> Any:
+    def __array_function__(self, function: Any, types: Any, args: Tuple[Any, ...],
+                           kwargs: Dict[str, Any]) -> Any:
         return _call(function.__name__, args, kwargs)
 
 
@@ -505,10 +507,10 @@ def where(condition: Value, a: Value, b: Value) -> Value:
                   natural=x.natural and y.natural)
 
 
-def _least(name: str, number: Callable) -> Callable[[Value, Value], Value]:
+def _least(name: str, number: Callable[..., Any]) -> Callable[[Value, Value], Value]:
     def function(a: Value, b: Value) -> Value:
         if not _traced(a, b):
-            return number(a, b)
+            return number(a, b)  # type: ignore[no-any-return]
         x, y = _same(a, b)
         both = all if name == "min" else any
         return Symbol(f"{name}({x.code}, {y.code})", x.type, natural=both((x.natural, y.natural)))
@@ -530,7 +532,9 @@ def clamp(value: Value, min: Optional[Value] = None, max: Optional[Value] = None
 def _of_float(name: str, number: Callable[[float], float],
               natural: bool = False) -> Callable[[Value], Value]:
     def function(value: Value) -> Value:
-        return _function(name, value, natural) if _traced(value) else number(value)
+        if isinstance(value, (Symbol, Array)):
+            return _function(name, value, natural)
+        return number(value)
     function.__doc__ = f"{name}, of a float."
     return function
 
@@ -552,7 +556,7 @@ trunc = _of_float("trunc", lambda x: float(math.trunc(x)))
 
 def abs(value: Value) -> Value:
     """The absolute value."""
-    return builtins.abs(value)
+    return builtins.abs(value)  # type: ignore[return-value]
 
 
 def sigmoid(value: Value) -> Value:
@@ -626,7 +630,7 @@ def _sub(a: Value, b: Value, alpha: Value = 1) -> Value:
 
 
 # By the names that torch, numpy and methods of tensors have.
-_FUNCTIONS: Dict[str, Callable] = {name: globals()[name] for name in __all__}
+_FUNCTIONS: Dict[str, Callable[..., Any]] = {name: globals()[name] for name in __all__}
 _FUNCTIONS.update({
     "min": minimum, "max": maximum, "clip": clamp, "absolute": abs, "power": pow,
     "float_power": lambda a, b: to_float(a) ** b, "mod": remainder, "fix": trunc,
@@ -660,7 +664,8 @@ class Array:
     def __init__(self, name: str, type: str, shape: Tuple[int, ...], flat: bool,
                  truth: bool) -> None:
         self.name, self.type, self.shape = name, type, tuple(shape)
-        self._flat, self._truth, self._given = flat, truth, ()
+        self._flat, self._truth = flat, truth
+        self._given: Tuple[Any, ...] = ()
 
     def __getitem__(self, index: Any) -> Any:
         indices = self._given + (index if isinstance(index, tuple) else (index,))
@@ -727,13 +732,13 @@ class Array:
     __hash__ = None  # type: ignore[assignment]
 
     @classmethod
-    def __torch_function__(cls, function: Any, types: Any, args: Tuple = (),
-                           kwargs: Optional[Dict] = None) -> Any:
-        args = [arg.scalar() if isinstance(arg, Array) else arg for arg in args]
-        return _call(getattr(function, "__name__", str(function)), args, kwargs or {})
+    def __torch_function__(cls, function: Any, types: Any, args: Tuple[Any, ...] = (),
+                           kwargs: Optional[Dict[str, Any]] = None) -> Any:
+        numbers = [arg.scalar() if isinstance(arg, Array) else arg for arg in args]
+        return _call(getattr(function, "__name__", str(function)), numbers, kwargs or {})
 
 
-def _operator(name: str) -> Callable:
+def _operator(name: str) -> Callable[..., Any]:
     def operator(self: Array, *args: Any) -> Any:
         return getattr(self.scalar(), name)(*args)
     return operator

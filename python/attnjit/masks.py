@@ -15,13 +15,17 @@ import json
 import re
 import types
 from ctypes import c_int32
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+from typing import (TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple, Type,
+                    TypeVar, Union)
 
 from . import language
 from ._abi import PARAM_TYPES, integer
-from ._errors import InvalidError, refused, wrong_type
+from ._errors import InvalidError, UnsupportedError, refused, wrong_type
 from ._tensors import dtype_name, packed, view
 from .language import Array, Symbol
+
+if TYPE_CHECKING:
+    from ._host import Picture
 
 # FlexAttention counts the rows of this call, specs the positions in the sequence.
 _Q_IDX = {"row": Symbol("q_row", "int", natural=True),
@@ -54,6 +58,9 @@ def declared_params(*modifications: Any) -> List[Dict[str, str]]:
     return list(found.values())
 
 
+M = TypeVar("M", bound="Modification")
+
+
 class Modification:
     """A mask or a score modification of a spec, with the tensors that it reads.
 
@@ -84,7 +91,7 @@ class Modification:
     def __repr__(self) -> str:
         return f"<attnjit {self.field} {self.code or self.json}>"
 
-    def renamed(self, taken: Mapping[str, Any]) -> "Modification":
+    def renamed(self: M, taken: Mapping[str, Any]) -> M:
         """The same, with other names for parameters that `taken` has with other values."""
         names = {name: _free(name, {*taken, *self.params}) for name, value in self.params.items()
                  if name in taken and taken[name] is not value}
@@ -141,6 +148,50 @@ class Mask(Modification):
     def __or__(self, other: Any) -> "Mask":
         return self._with("or", other)
 
+    def dense(self, q_len: int, kv_len: Optional[int] = None, *, sequence: int = 0, head: int = 0,
+              group: int = 1) -> Any:
+        """Which keys each row sees, as a bool array of numpy: [q_len, kv_len]. No GPU is needed.
+
+        Args:
+            q_len: rows of the call. Positions are aligned at the end, as in a launch.
+            kv_len: keys; None: q_len.
+            sequence, head: whose: the function's `b` and `h`.
+            group: query heads that share a key-value head, for code that names `kv_h`.
+
+        Raises:
+            InvalidError: a parameter has no value, or the mask's tensor does not fit the lengths.
+            UnsupportedError: the mask is trusted code, which only a GPU's compiler reads.
+            MissingError: there is no numpy.
+        """
+        from . import _host
+        return _host.dense(self, q_len, kv_len, sequence, head, group)
+
+    def draw(self, q_len: Optional[int] = None, kv_len: Optional[int] = None, *, columns: int = 64,
+             sequence: int = 0, head: int = 0, group: int = 1) -> "Picture":
+        """What the mask shows: text where it is printed, and a drawing in a notebook.
+
+        Args:
+            q_len, kv_len: as dense() takes them; None: those of the mask's tensor or of its longest
+                array, else 64.
+            columns: signs in a line, at most: of more keys several share a sign.
+            sequence, head, group: as dense() takes them.
+
+        Returns:
+            A picture with `text`, `svg` and `rows`.
+
+        Raises:
+            As dense(), which alone needs numpy.
+        """
+        from . import _host
+        return _host.draw(self, q_len, kv_len, columns, sequence, head, group)
+
+    def _repr_svg_(self) -> Optional[str]:
+        """What a notebook shows of it; trusted code has no picture."""
+        try:
+            return self.draw().svg
+        except UnsupportedError:
+            return None
+
 
 class ScoreMod(Modification):
     """How a score is changed after scaling and before masking."""
@@ -153,7 +204,7 @@ _NAMED: Dict[str, Modification] = {
     "alibi": ScoreMod("alibi")}
 
 
-def mask(function: Callable, *, q_idx: str = "row", name: Optional[str] = None) -> Mask:
+def mask(function: Callable[..., Any], *, q_idx: str = "row", name: Optional[str] = None) -> Mask:
     """The mask that a function of (b, h, q_idx, kv_idx) computes: True where a key is seen.
 
     Args:
@@ -168,7 +219,7 @@ def mask(function: Callable, *, q_idx: str = "row", name: Optional[str] = None) 
     return Mask(spec, params)
 
 
-def score_mod(function: Callable, *, q_idx: str = "row", name: Optional[str] = None) -> ScoreMod:
+def score_mod(function: Callable[..., Any], *, q_idx: str = "row", name: Optional[str] = None) -> ScoreMod:
     """What a function of (score, b, h, q_idx, kv_idx) makes of a score; the rest is as for mask."""
     symbols = [Symbol("score", "float"), Symbol("b", "int", natural=True),
                Symbol("h", "int", natural=True), _q_symbol(q_idx),
@@ -270,7 +321,7 @@ def as_score_mod(given: Any) -> ScoreMod:
 
 
 _ADDED = ("f32", "bf16", "fp16")
-_MATERIALIZED = {dtype: Mask({"kind": "materialized", "dtype": dtype})
+_MATERIALIZED: Dict[str, Mask] = {dtype: Mask({"kind": "materialized", "dtype": dtype})
                  for dtype in ("u8", "bits", *_ADDED)}
 _ALIBI_SLOPES = ScoreMod({"kind": "alibi", "slopes": True})
 _MASK_DTYPES = {"bool": "u8", "bool_": "u8", "uint8": "u8", "float32": "f32", "bfloat16": "bf16",
@@ -286,16 +337,16 @@ def _of_tensor(tensor: Any) -> Mask:
     return _with_tensor(_MATERIALIZED[dtype], tensor)
 
 
-def _with_tensor(like: Any, tensor: Any) -> Any:
+def _with_tensor(like: M, tensor: Any) -> M:
     return type(like)(like.spec, None, tensor, like.json)  # NOTE: torch.compile cannot follow copy
 
 
-def _as(given: Any, kind: type, none: str, trace: Callable) -> Any:
+def _as(given: Any, kind: Type[M], none: str, trace: Callable[[Any], M]) -> M:
     if isinstance(given, kind):
         return given
     name = none if given is None else given
     if isinstance(name, str) and name in _NAMED:  # NOTE: torch.compile could not make one
-        return _NAMED[name]
+        return _NAMED[name]  # type: ignore[return-value]
     if isinstance(given, (str, Mapping)):
         return kind(given)
     if callable(given):
@@ -311,7 +362,7 @@ def _q_symbol(q_idx: str) -> Symbol:
     return _Q_IDX[q_idx]
 
 
-def _trace(function: Callable, symbols: List[Symbol], convert: Callable[[Any], Symbol],
+def _trace(function: Callable[..., Any], symbols: List[Symbol], convert: Callable[[Any], Symbol],
            kind: str, name: Optional[str]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
     if not callable(function):
         raise wrong_type(f"attnjit.{kind} takes a function, not a {type(function).__name__}; "
@@ -359,7 +410,8 @@ class _Captures:
         if isinstance(value, types.FunctionType):
             return self._function(value)
         if isinstance(value, types.MethodType):
-            return types.MethodType(self._function(value.__func__), value.__self__)
+            return types.MethodType(self._function(value.__func__),  # type: ignore[arg-type]
+                                    value.__self__)
         if isinstance(value, (list, tuple)) and value and all(map(callable, value)):
             return self._keep(value, [self.replace(one) for one in value])
         if isinstance(value, Mapping) and type(value) is dict and value:
@@ -380,7 +432,7 @@ class _Captures:
         names = dict(function.__globals__)
         variables = function.__code__.co_freevars
         cells = tuple(types.CellType() for _ in variables)
-        copy = self._keep(function, types.FunctionType(function.__code__, names,
+        copy: types.FunctionType = self._keep(function, types.FunctionType(function.__code__, names,
                                                        function.__name__, None, cells))
         for cell, name, original in zip(cells, variables, function.__closure__ or ()):
             try:

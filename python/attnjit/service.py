@@ -21,7 +21,7 @@ import sys
 import weakref
 from ctypes import (byref, c_double, c_float, c_int32, c_int64, c_size_t, c_uint32, c_uint64,
                     c_void_p)
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from . import _abi
 from ._abi import STRIDE_ZERO, LaunchArgs, Library, Param, Strides, integer, new, number, put
@@ -43,7 +43,7 @@ _numbers = itertools.count(1)
 CLOSED = -1
 
 
-def _no_pickle(one: Any) -> InvalidTypeError:
+def _no_pickle(one: Any) -> InvalidError:
     return wrong_type(f"a {type(one).__name__} of attnjit belongs to its process, and cannot be "
                       "pickled", "pickle", "make another one there, from the same spec")
 
@@ -51,8 +51,8 @@ def _no_pickle(one: Any) -> InvalidTypeError:
 class _Handle:
     """A handle of the C ABI, freed with its owner."""
 
-    def __init__(self, pointer: int, free: Callable[[int], None]) -> None:
-        self.pointer: Optional[int] = pointer
+    def __init__(self, pointer: Optional[int], free: Callable[[int], None]) -> None:
+        self.pointer = pointer
         self._free = free
 
     # NOTE: two objects would free one handle; an address means nothing in another process.
@@ -90,7 +90,7 @@ class Kernel:
 
     __slots__ = ("_pointer", "service", "fields")
 
-    def __init__(self, pointer: int, service: "Service",
+    def __init__(self, pointer: Optional[int], service: "Service",
                  fields: Optional[Mapping[str, Any]] = None) -> None:
         self._pointer, self.service = pointer, service
         self.fields = fields or {}  #: of its spec
@@ -109,7 +109,7 @@ class Kernel:
         """Of the C ABI; it is gone with the Service."""
         if self.service.number == CLOSED:
             raise InvalidError("its Service is closed, and its kernels are gone", field="kernel")
-        return self._pointer
+        return self._pointer or 0
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Kernel) and self._pointer == other._pointer
@@ -118,13 +118,13 @@ class Kernel:
         return hash(self._pointer)
 
 
-def _pointer(given: Any, kind: type, maker: str) -> Optional[int]:
+def _pointer(given: Any, kind: Type[Any], maker: str) -> Optional[int]:
     if not isinstance(given, kind):
         raise wrong_type(f"{type(given).__name__} is no {kind.__name__}: give what {maker} "
                          "returned", kind.__name__.lower())
     if given.pointer is None:
         raise InvalidError("it is closed", field=kind.__name__.lower())
-    return given.pointer
+    return int(given.pointer)
 
 
 def _of_spec(spec: Spec) -> Optional[int]:
@@ -215,18 +215,18 @@ def _check_tensors(kernel: Kernel, args: LaunchArgs) -> None:
     if mla == "decode":
         kv_heads = 1
         tensors = {name: one for name, one in tensors.items() if name != "v"}  # a part of k's rows
-    for name, element, wanted in (("q", of_q, (heads, qk_depth)), ("k", of_kv, (kv_heads, qk_depth)),
-                                  ("v", of_kv, (kv_heads, ov_depth)), ("o", of_o, (heads, ov_depth))):
+    for name, element, shape in (("q", of_q, (heads, qk_depth)), ("k", of_kv, (kv_heads, qk_depth)),
+                                 ("v", of_kv, (kv_heads, ov_depth)), ("o", of_o, (heads, ov_depth))):
         tensor = tensors.get(name)
         if tensor is None:
             continue
         if SPEC_DTYPES.get(dtype_name(tensor.dtype)) != element:
             raise wrong_type(f"{name} is of {dtype_name(tensor.dtype)}; the spec says {element}",
                              name)
-        found = tuple(tensor.shape[2:])
-        if found != wanted:
-            raise refused(f"{name} {tuple(tensor.shape)} has {found[0]} heads of depth {found[1]}; "
-                          f"the spec says {wanted[0]} of {wanted[1]}", name)
+        given = tuple(tensor.shape[2:])
+        if given != shape:
+            raise refused(f"{name} {tuple(tensor.shape)} has {given[0]} heads of depth {given[1]}; "
+                          f"the spec says {shape[0]} of {shape[1]}", name)
     k, v, o = tensors["k"], tensors.get("v", tensors["k"]), tensors["o"]
     if o.shape[:2] != q.shape[:2]:
         raise refused(f"o {tuple(o.shape)} has other rows than q {tuple(q.shape)}", "o")
@@ -264,10 +264,10 @@ def _check_tensors(kernel: Kernel, args: LaunchArgs) -> None:
 
 # What a Service is told by name: the fields of attnjit_service_options, but for those that Python
 # passes in another way.
-_OPTIONS = [name for name, *_ in _abi.ServiceOptions._fields_
+_OPTIONS = [name for name in _abi.fields_of(_abi.ServiceOptions)
             if not name.startswith(("struct_size", "reserved", "log", "on_compile"))]
 # What launch_args is told by name. c_uint64 is an address: of a tensor, or as an int.
-_LAUNCH_FIELDS = {name: kind for name, kind in LaunchArgs._fields_
+_LAUNCH_FIELDS = {name: kind for name, kind in _abi.fields_of(LaunchArgs).items()
                   if kind in (c_uint64, c_int32, c_int64, c_float)
                   and not name.startswith("reserved")
                   and name not in ("struct_size", "num_params", "num_scalars", "mask_map", "q", "k", "v", "o")}
@@ -295,7 +295,8 @@ class Service:
         self._library = Library(os.fspath(library) if isinstance(library, os.PathLike)
                                 else library or _abi.library_path())
         self._process = os.getpid()
-        self.driver_path = options.get("driver_path")  #: of libcuda; None: the system's
+        driver = options.get("driver_path")
+        self.driver_path = None if driver is None else str(driver)  #: of libcuda; None: the system's
         if options.get("nvrtc_path") is None:
             options["nvrtc_path"] = nvrtc_path()
         given = new(_abi.ServiceOptions)
@@ -357,7 +358,7 @@ class Service:
         """Counts of hits, compiles, failures and waits, by the names of attnjit_statistics."""
         out = new(_abi.Statistics)
         self._library.check(self._library.service_statistics(self._pointer, byref(out)))
-        return {name: getattr(out, name) for name, _ in _abi.Statistics._fields_[1:]}
+        return {name: getattr(out, name) for name in list(_abi.fields_of(_abi.Statistics))[1:]}
 
     def flush(self, timeout: float = 2.0) -> bool:
         """Waits, for `timeout` seconds at most (math.inf: without limit), until the remote cache has
@@ -379,7 +380,7 @@ class Service:
                 return text.value.decode()
             text = ctypes.create_string_buffer(2 * length.value)
 
-    def prepare(self, spec: Union[str, Mapping[str, Any]]) -> Spec:
+    def prepare(self, spec: Union[str, Mapping[str, object]]) -> Spec:
         """A spec, as a dict or as JSON text (docs/spec.md), validated, planned and hashed."""
         if not isinstance(spec, (str, Mapping)):
             raise wrong_type(f"a spec is of {type(spec).__name__}; allowed: a dict, or JSON text",
@@ -468,7 +469,7 @@ class Service:
                 kv_indices, full_kv_num_blocks and full_kv_indices, as a BlockMask of FlexAttention
                 with blocks of 128 has them, and its bits, kv_bits and block_bits (docs/masks.md).
         """
-        args = new(LaunchArgs, stream=_stream(stream))
+        args: LaunchArgs = new(LaunchArgs, stream=_stream(stream))
         if mask_map not in _abi.MASK_MAPS:
             raise InvalidError(f"is {mask_map!r}; allowed: {', '.join(_abi.MASK_MAPS)}",
                                field="mask_map")
@@ -575,7 +576,7 @@ class Service:
         return launch
 
 
-def param_array(params: Mapping[str, Any], stream: Optional[int], keep_alive: list) -> Any:
+def param_array(params: Mapping[str, Any], stream: Optional[int], keep_alive: List[Any]) -> Any:
     """The array of attnjit_param for values by their names."""
     array = (Param * len(params))()
     for out, (name, value) in zip(array, params.items()):
@@ -612,7 +613,7 @@ def _event_to(on_compile: OnCompile) -> Callable[..., None]:
     def call(_: Any, event: Any) -> None:
         try:
             fields = ((name, getattr(event.contents, name))
-                      for name, _ in _abi.CompileEvent._fields_[1:]
+                      for name in list(_abi.fields_of(_abi.CompileEvent))[1:]
                       if name not in ("reserved", "failed"))
             on_compile({name: value.decode("utf-8", "replace") if isinstance(value, bytes)
                         else value for name, value in fields})

@@ -102,6 +102,8 @@ def read_doubles(path: str) -> bytearray:
 def _error_of(found: Mapping[str, Any]) -> AttnjitError:
     message, field, hint = found["message"], found.get("field", ""), found.get("hint", "")
     line, column = found.get("line", 0), found.get("column", 0)
+    if field and not field.endswith(".code"):
+        line = column = 0  # of JSON that this module wrote
     text = (f"{field}: " if field else "") + message + (
         f" (line {line}, column {column})" if line else "") + (f"; {hint}" if hint else "")
     others = [_error_of(one) for one in found.get("others", ())]

@@ -632,7 +632,8 @@ def not_on_gpu(q: Any) -> InvalidError:
     kind = q.device.type
     return wrong_type(f"q lies on {'the CPU' if kind == 'cpu' else 'no GPU'} (its device is {kind}); "
                       "attnjit's kernels run on NVIDIA GPUs, and read tensors that lie there", "q",
-                      'q.to("cuda") where there is such a GPU; attnjit doctor says what there is')
+                      'q.to("cuda") where there is such a GPU; attnjit.reference() computes the '
+                      "same on the CPU")
 
 
 def prepare(tensors: Tensors, fields: str, number: int, stream: int, q_len: int, kv_len: int,

@@ -208,6 +208,9 @@ raises(attnjit.UnsupportedError, "t", attnjit.reference, q, k, v,
 error = raises(attnjit.InvalidError, "mask.code", attnjit.reference, q, k, v,
                mask={"kind": "custom", "name": "t", "code": "kv_indx > 1"})
 assert (error.line, error.column) == (1, 1) and "kv_idx" in error.hint, error
+error = raises(attnjit.InvalidError, "mask", attnjit.reference, q, k, v, mask="causl")
+assert error.line == 0 and "did you mean `causal`" in str(error), error
+assert "attnjit.reference" in raises(attnjit.InvalidTypeError, "q", attnjit.attention, q, k, v).hint
 
 # ---- dense() and draw()
 

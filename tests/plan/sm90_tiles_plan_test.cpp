@@ -321,5 +321,32 @@ TEST(Sm90Plan, SmallConstantWindowsHaveShortTiles) {
             constants_of(plan_of(changed(unlike[0]))));
 }
 
+// Where long tiles are cut as much of K and V is on its way to shallow heads as to deeper ones;
+// rows that are copied have longer tiles there.
+TEST(Sm90Plan, CutTilesOfShallowHeads) {
+  const auto tile_of = [](int depth, int page_size, int window = 0) {
+    AttentionSpec spec = sm90_spec(depth);
+    spec.page_size = page_size;
+    spec.ragged = true;
+    spec.mask = mask_of(MaskSpec::Kind::kCausal);
+    if (window > 0) {
+      spec.mask = mask_of(MaskSpec::Kind::kSlidingWindow);
+      spec.mask.window = window;
+      spec.mask.constant = true;
+    }
+    const KernelPlan plan = plan_of(spec);
+    const Sm90Plan& sm90 = *plan.sm90;
+    EXPECT_TRUE(sm90.cuts && sm90.claims_work);
+    return std::vector{sm90.BN, sm90.num_stages, sm90.num_q_stages};
+  };
+  EXPECT_EQ(tile_of(64, 16), (std::vector{128, 4, 1}));
+  EXPECT_EQ(tile_of(64, 16, 128), (std::vector{64, 4, 1}));
+  EXPECT_EQ(tile_of(64, 1), (std::vector{112, 4, 2}));
+  EXPECT_EQ(tile_of(64, 1, 128), (std::vector{64, 6, 2}));
+  EXPECT_EQ(tile_of(96, 16), (std::vector{96, 2, 1}));
+  EXPECT_EQ(tile_of(96, 1).front(), 64);
+  EXPECT_EQ(tile_of(128, 1).front(), 64);
+}
+
 }  // namespace
 }  // namespace attnjit

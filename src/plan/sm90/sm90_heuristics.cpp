@@ -73,7 +73,8 @@ constexpr Sm90Row<Tile> kTiles[] = {
     // CTAs wait for memory as decodes' do where long tiles are cut: of depth 64 as much of K and V
     // is on its way as of deeper heads. NOTE: who finds and claims work beside a second Q would
     // spill, but not where rows are copied.
-    {{kCuts | kTo64 | kRowCopies}, {64, kSm90MaxStages, 2, true}},
+    {{kCuts | kTo64 | kRowCopies | kSmallWindow | kLight}, {64, kSm90MaxStages, 2, true}},
+    {{kCuts | kTo64 | kRowCopies}, {112, 4, 2, true}},
     {{kCuts | kSmallWindow | kLight}, {64, 4, 1, true}},
     {{kCuts | kTo64}, {128, 4, 1, true}},
     {{kCuts | kTo96 | kLight | kRowCopies}, {64, 3, 2, true}},
@@ -99,6 +100,10 @@ constexpr Sm90Row<Tile> kTiles[] = {
     {{kTo192}, {96, 2, 2, true}},
     {{}, {64, 2, 2, true}},
 };
+
+/// Elsewhere a tile of rows that are copied has 64 keys at most. NOTE: with more than 112 consumers
+/// that have 152 registers would spill.
+constexpr Sm90Case kLongCopiedTile{kCuts | kTo64, kE4m3 | kUpcast};
 
 // Between 128 and 192 it was not tried.
 constexpr Sm90Case kSumsByProduct[] = {
@@ -245,7 +250,7 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved, Sm90Traits facts) {
   plan.num_q_stages = tile.q_stages;
   plan.ping_pong = tile.ping_pong;
   if (has(kDecode)) choose_decode(spec, plan);
-  if (copies_rows(spec)) plan.BN = std::min(plan.BN, 64);
+  if (copies_rows(spec) && !kLongCopiedTile.fits(traits)) plan.BN = std::min(plan.BN, 64);
   if (!has(kE4m3)) plan.num_v_stages = plan.num_stages;
   if (resolved.options().debug_waits.value_or(false)) choose_debug(plan);
   return plan;

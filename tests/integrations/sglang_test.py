@@ -9,6 +9,7 @@ captured and replayed. SGLang is imported as on the CPU: its own CUDA library is
 import argparse
 import importlib.metadata
 import itertools
+import json
 import os
 import pathlib
 import sys
@@ -38,7 +39,7 @@ from sglang.srt.server_args import ServerArgs  # noqa: E402
 torch.cuda.is_available = have_gpu
 from attnjit import _mla  # noqa: E402
 from attnjit.integrations import sglang as integration  # noqa: E402
-from attnjit.integrations import sglang_backend, sglang_drafts, sglang_service  # noqa: E402
+from attnjit.integrations import _recorded, sglang_backend, sglang_drafts, sglang_service  # noqa: E402
 from attnjit.integrations import sglang_tables  # noqa: E402
 
 ATTENTION_BACKEND_CHOICES = integration._module_of_lists().ATTENTION_BACKEND_CHOICES
@@ -663,6 +664,20 @@ def page_tables():
             assert torch.equal(ours[:, b, :pages], theirs[:, b, :pages]), (page_size, window)
 
 
+def recorded():
+    """ATTNJIT_RECORD_KEYS: a file has each kernel that was asked for, by its key and its spec."""
+    spec = {"arch": "sm_90a", "num_q_heads": 4, "qk_depth": 64, "mask": "causal"}
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[_recorded.RECORD] = os.path.join(folder, "keys")
+        sglang_service._services.clear()
+        key = sglang_service.service().prepare(spec).key
+        del os.environ[_recorded.RECORD]
+        with open(os.path.join(folder, "keys"), encoding="utf-8") as file:
+            (found,) = map(json.loads, file)
+        assert (found["event"], found["key"], found["spec"]) == ("prepare", key, spec)
+        sglang_service._services.clear()
+
+
 prewarmed = []
 reference.install()
 sglang_service.ask = prewarmed.extend
@@ -678,6 +693,7 @@ drafted()
 draft_prompts()
 deterministic()
 crosses()
+recorded()
 if not reference.ON_GPU:
     _mla._find = mla_reference.find
     latent()

@@ -27,7 +27,7 @@ from vllm.v1.kv_cache_layout import KVCacheLayout
 import attnjit
 import reference
 from attnjit.integrations import vllm as integration
-from attnjit.integrations import vllm_backend, vllm_service
+from attnjit.integrations import _recorded, vllm_backend, vllm_service
 from attnjit.integrations.vllm_backend import AttnjitBackend, AttnjitImpl
 
 HEADS, KV_HEADS, DEPTH, PAGE, PAGES = 4, 2, 16, 16, 12
@@ -588,10 +588,10 @@ def recorded():
     """ATTNJIT_RECORD_KEYS: a file has each kernel that was asked for, by its key and its spec."""
     spec = {"arch": "sm_90a", "num_q_heads": 4, "qk_depth": 64, "mask": "causal"}
     with tempfile.TemporaryDirectory() as folder:
-        os.environ[vllm_service.RECORD] = os.path.join(folder, "keys")
+        os.environ[_recorded.RECORD] = os.path.join(folder, "keys")
         vllm_service._services.clear()
         prepared = vllm_service.service().prepare(spec)
-        del os.environ[vllm_service.RECORD]
+        del os.environ[_recorded.RECORD]
         with open(os.path.join(folder, "keys"), encoding="utf-8") as file:
             lines = list(map(json.loads, file))
         assert len(lines) == 1, lines

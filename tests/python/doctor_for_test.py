@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""attnjit doctor --for vllm: versions, plug-ins, and what the first start would compile."""
+"""attnjit doctor --for vllm|sglang: versions, plug-ins, and what the first start would compile."""
 import json
 import os
 import pathlib
@@ -20,8 +20,8 @@ def attnjit(folder, *arguments, **environment):
                               "ATTNJIT_CACHE_DIR": str(folder / "cache"), **environment})
 
 
-def examined(folder, *arguments, **environment):
-    done = attnjit(folder, "doctor", "--for", "vllm", "--json", *arguments, **environment)
+def examined(folder, *arguments, server="vllm", **environment):
+    done = attnjit(folder, "doctor", "--for", server, "--json", *arguments, **environment)
     assert done.returncode in (0, 4), done
     said = json.loads(done.stdout)
     assert said["ok"] == (done.returncode == 0) == (said["problems"] == []), said["problems"]
@@ -41,7 +41,7 @@ def versions(folder):
     assert said["vllm"]["version"] == "" and "vllm is not installed" in problems, problems
     assert "no installed wheel" in problems, problems
     old = installed(folder, "vllm", "0.9.1")
-    assert "vllm 0.9.1 is not the version" in examined(folder)[1]
+    assert "vllm 0.9.1 is not a version" in examined(folder)[1]
     old.rename(folder / "vllm-0.33.2.dist-info")
     (folder / "vllm-0.33.2.dist-info/METADATA").write_text(
         "Metadata-Version: 2.1\nName: vllm\nVersion: 0.33.2\n")
@@ -53,6 +53,25 @@ def versions(folder):
     assert "VLLM_PLUGINS" not in examined(folder, VLLM_PLUGINS="other,attnjit")[1]
 
 
+def sglang_versions(folder):
+    """As of vLLM: SGLang has one group, and several versions are served."""
+    said, problems = examined(folder, server="sglang")
+    assert said["sglang"]["version"] == "" and "sglang is not installed" in problems, problems
+    assert "no installed wheel names attnjit as a plug-in of sglang" in problems, problems
+    installed(folder, "attnjit_more", "0.1.0", "[sglang.srt.plugins]\nattnjit = a:b\n")
+    for version, served in (("0.5.17", True), ("0.5.23.post1", True), ("0.5.1", False),
+                            ("0.5.170", False)):
+        info = installed(folder, "sglang", version)
+        said, problems = examined(folder, server="sglang")
+        assert said["sglang"]["plug_ins"] == ["sglang.srt.plugins"], said["sglang"]
+        assert ("sglang" not in problems) == served, (version, problems)
+        for file in info.iterdir():
+            file.unlink()
+        info.rmdir()
+    assert "SGLANG_PLUGINS=other" in examined(folder, server="sglang", SGLANG_PLUGINS="other")[1]
+    assert "SGLANG_PLUGINS" not in examined(folder, server="sglang", SGLANG_PLUGINS="")[1]
+
+
 def kernels(folder):
     (folder / "config.json").write_text(json.dumps(GEMMA3))
     asked = ("config.json", "--arch", "sm_90a")
@@ -60,6 +79,9 @@ def kernels(folder):
     assert [one["cached"] for one in said["kernels"]] == [False] * 4, said
     assert "FORBID" not in problems
     assert "4 kernels are in no cache" in examined(folder, *asked, ATTNJIT_FORBID_COMPILE="1")[1]
+    (paged,) = [one for one in examined(folder, *asked, "--page", "64", server="sglang")[0]["kernels"]
+                if one["spec"].get("max_q_len") == 1 and one["spec"]["mask"] == "causal"]
+    assert paged["spec"]["page_size"] == 64, paged
     text = attnjit(folder, "doctor", "--for", "vllm", *asked).stdout
     assert "4 at start on sm_90a, of which 4 would be compiled" in text, text
     assert not list((folder / "cache").rglob("*.cubin")), "a doctor compiles nothing"
@@ -92,6 +114,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         versions(folder)
+        sglang_versions(folder)
         kernels(folder)
         mistakes(folder)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""attnjit doctor --for vllm [CONFIG]: whether the server will serve through attnjit here, and what its
-first start would compile.
+"""attnjit doctor --for vllm|sglang [CONFIG]: whether the server will serve through attnjit here, and what
+its first start would compile.
 
 It runs the command's own doctor, and imports neither the server nor torch.
 """
@@ -19,7 +19,7 @@ from .._abi import command_path
 from .._nvrtc import nvrtc_path
 from . import manifests
 from ._environment import FORBID, forbids_compiles
-from .vllm_names import EARLY_GROUP, GROUP, TESTED
+from ._servers import SERVERS
 
 _ENVIRONMENT = 4  # the command's exit code where the environment lacks something
 
@@ -27,7 +27,7 @@ _ENVIRONMENT = 4  # the command's exit code where the environment lacks somethin
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="attnjit doctor", description=__doc__.splitlines()[0])
     made.add_argument("config", nargs="?", help="config.json of the model that is to be served")
-    made.add_argument("--for", dest="server", required=True, choices=["vllm"])
+    made.add_argument("--for", dest="server", required=True, choices=list(SERVERS))
     made.add_argument("--json", action="store_true", help="one JSON object on standard output")
     manifests.add_options(made)
     return made
@@ -53,12 +53,12 @@ def version_of(package: str) -> str:
         return ""
 
 
-def plug_ins() -> List[str]:
-    """The groups under which an installed wheel names attnjit for vLLM."""
+def plug_ins(server: str) -> List[str]:
+    """The server's groups under which an installed wheel names attnjit."""
     found = []
     for distribution in metadata.distributions():
         found += [one.group for one in distribution.entry_points
-                  if one.name == "attnjit" and one.group in (GROUP, EARLY_GROUP)]
+                  if one.name == "attnjit" and one.group in SERVERS[server].groups]
     return sorted(set(found))
 
 
@@ -80,36 +80,43 @@ def kernels_of(given: argparse.Namespace, arch: str) -> List[Dict[str, Any]]:
     return found
 
 
-def _problems(said: Dict[str, Any]) -> List[Tuple[str, str]]:
+def _is_tested(version: str, tested: Tuple[str, ...]) -> bool:
+    return any((version + ".").startswith(one + ".") for one in tested)
+
+
+def _problems(said: Dict[str, Any], name: str) -> List[Tuple[str, str]]:
     """What is missing for a server beyond what the command's doctor knows of."""
-    found = []
-    version = said["vllm"]["version"]
+    found, server = [], SERVERS[name]
+    version = said[name]["version"]
     if not version:
-        found.append(("vllm is not installed", "pip install vllm"))
-    elif not version.startswith(TESTED + "."):
-        found.append((f"vllm {version} is not the version that the backend was made for",
-                      f"install vllm=={TESTED}.*, or run scripts/test-integrations with {version}"))
-    if len(said["vllm"]["plug_ins"]) < 2:
-        found.append(("no installed wheel names attnjit as vLLM's plug-in",
-                      "pip install attnjit's wheel into vLLM's environment; a folder on PYTHONPATH "
-                      "is not enough"))
-    only = os.environ.get("VLLM_PLUGINS")
-    if only is not None and "attnjit" not in only.split(","):
-        found.append((f"VLLM_PLUGINS={only} keeps attnjit out", "add attnjit to it, or unset it"))
+        found.append((f"{name} is not installed", f"pip install {name}"))
+    elif not _is_tested(version, server.tested):
+        found.append((f"{name} {version} is not a version that the backend was made for",
+                      f"install {name}=={server.tested[-1]}, or run scripts/test-integrations with "
+                      f"{version}"))
+    if len(said[name]["plug_ins"]) < len(server.groups):
+        found.append((f"no installed wheel names attnjit as a plug-in of {name}",
+                      "pip install attnjit's wheel into the server's environment; a folder on "
+                      "PYTHONPATH is not enough"))
+    only = os.environ.get(server.only)
+    # NOTE: to SGLang an empty list is none.
+    if (only or (only == "" and name == "vllm")) and "attnjit" not in only.split(","):
+        found.append((f"{server.only}={only} keeps attnjit out", "add attnjit to it, or unset it"))
     missing = [one for one in said.get("kernels", ()) if not one["cached"]]
     if missing and said["compiling_forbidden"]:
         found.append((f"{FORBID} is set, and {len(missing)} kernels are in no cache: the server would "
-                      "not start", "attnjit manifest CONFIG --for vllm -o M.json && "
+                      "not start", f"attnjit manifest CONFIG --for {name} -o M.json && "
                       f"attnjit prewarm --arch {said['arch']} M.json"))
     return found
 
 
 def examine(given: argparse.Namespace) -> Dict[str, Any]:
-    machine = native()
+    machine, name = native(), given.server
     gpus = machine.get("gpus", [])
     said: Dict[str, Any] = {
         "version": __version__, "machine": machine, "torch": {"version": version_of("torch")},
-        "vllm": {"version": version_of("vllm"), "tested": TESTED, "plug_ins": plug_ins()},
+        name: {"version": version_of(name), "tested": list(SERVERS[name].tested),
+               "plug_ins": plug_ins(name)},
         "compiling_forbidden": forbids_compiles(),
         "arch": given.arch or next((one["arch"] for one in gpus if one.get("arch")), None)}
     if given.config is not None:
@@ -117,7 +124,7 @@ def examine(given: argparse.Namespace) -> Dict[str, Any]:
             parser().error("--arch: is missing, and there is no GPU that says it")
         said["kernels"] = kernels_of(given, said["arch"])
     said["problems"] = machine["problems"] + [
-        {"what": what, "todo": todo} for what, todo in _problems(said)]
+        {"what": what, "todo": todo} for what, todo in _problems(said, name)]
     said["ok"] = not said["problems"]
     return said
 
@@ -130,14 +137,15 @@ def _short(spec: Dict[str, Any]) -> str:
     return f"{rows}, {name}, {heads} heads of {spec['qk_depth']}, {spec['qkv_dtype']}"
 
 
-def text_of(said: Dict[str, Any]) -> str:
-    machine, vllm = said["machine"], said["vllm"]
+def text_of(said: Dict[str, Any], name: str) -> str:
+    machine, server = said["machine"], said[name]
     nvrtc, layers = machine["nvrtc"], machine["cache"]["layers"]
     gpus = ", ".join(str(one.get("name", one)) for one in machine["gpus"])
     rows = [("attnjit", said["version"]),
-            ("vllm", f"{vllm['version'] or 'not installed'} (made for {vllm['tested']})"),
+            (name, f"{server['version'] or 'not installed'} (made for "
+             f"{', '.join(server['tested'])})"),
             ("torch", said["torch"]["version"] or "not installed"),
-            ("plug-ins", ", ".join(vllm["plug_ins"]) or "none"),
+            ("plug-ins", ", ".join(server["plug_ins"]) or "none"),
             ("nvrtc", f"{nvrtc['version']} ({nvrtc['path']})" if nvrtc["found"] else "not found"),
             ("gpu", gpus or "none"),
             ("cache", ", ".join(one["path"] for one in layers) or "memory alone"),
@@ -161,5 +169,5 @@ def main(arguments: List[str]) -> int:
     except AttnjitError as error:
         sys.stderr.write(f"attnjit doctor: {error}\n")
         return 3
-    sys.stdout.write(json.dumps(said, indent=2) + "\n" if given.json else text_of(said))
+    sys.stdout.write(json.dumps(said, indent=2) + "\n" if given.json else text_of(said, given.server))
     return 0 if said["ok"] else _ENVIRONMENT

@@ -13,6 +13,7 @@ from .. import Service, __version__
 from ._environment import cache_place, forbids_compiles, launches_text
 from ._layers import Layer, Server
 from ._metrics import Reporter, reporter_of
+from ._recorded import made
 
 logger = logging.getLogger("sglang.attnjit")
 
@@ -27,7 +28,7 @@ def service() -> Service:
     """The Service of all layers."""
     if not _services or _services[0].forked:
         _asked.clear()
-        _services[:] = [Service(forbid_compile=int(forbids_compiles()))]
+        _services[:] = [made(forbid_compile=int(forbids_compiles()))]
         _reporters[:] = [reporter_of(counters, _labels)]
     return _services[0]
 

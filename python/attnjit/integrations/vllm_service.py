@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections import Counter
 from typing import Any, Dict, Iterable, List, Optional, Set
 
 from vllm.logger import init_logger
 
-from .. import Kernel, Service, Spec, __version__
+from .. import Service, __version__
 from ._environment import cache_place, forbids_compiles, launches_text
 from ._metrics import Reporter, reporter_of
-from .vllm_names import RECORD
+from ._recorded import made
 
 # NOTE: of vLLM's names, by which its configuration of logs knows who may speak.
 logger = init_logger("vllm.attnjit")
@@ -25,37 +24,11 @@ _refused: List[RuntimeError] = []  # what vLLM's JIT monitor raised, for the nex
 launches: "Counter[str]" = Counter()  #: by the kernel's name; those of a graph count once
 
 
-class _Recorded(Service):
-    """Writes to a file, a line of JSON each, which kernels are asked for and how long that took."""
-
-    def _timed(self, event: str, call: Any, spec: Any, *arguments: Any, **more: Any) -> Any:
-        began = time.perf_counter()
-        found = call(spec, *arguments, **more)
-        prepared = found if event == "prepare" else spec
-        line = {"event": event, "key": prepared.key, "process": os.getpid(),
-                "ms": round(1e3 * (time.perf_counter() - began), 3)}
-        if event == "prepare":
-            line["spec"] = dict(prepared.fields)
-        with open(os.environ[RECORD], "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-        return found
-
-    def prepare(self, spec: Any) -> Spec:
-        return self._timed("prepare", super().prepare, spec)
-
-    def get(self, spec: Spec, *arguments: Any, **more: Any) -> Kernel:
-        return self._timed("get", super().get, spec, *arguments, **more)
-
-    def try_get(self, spec: Spec) -> Optional[Kernel]:
-        return self._timed("try_get", super().try_get, spec)
-
-
 def service() -> Service:
     """The Service of all layers."""
     if not _services or _services[0].forked:
         _asked.clear()
-        kind = _Recorded if os.environ.get(RECORD) else Service
-        _services[:] = [kind(on_compile=_tell_monitor, forbid_compile=int(forbids_compiles()))]
+        _services[:] = [made(on_compile=_tell_monitor, forbid_compile=int(forbids_compiles()))]
         _reporters[:] = [reporter_of(counters, _labels)]
     return _services[0]
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One engine of vLLM, and what is measured with it. run.py gives it orders over a pipe."""
+"""One engine of vLLM, and what is measured with it. run.py gives it orders over a pipe; SGLang's has
+engine_sglang.py."""
 import math
 import os
 import random
@@ -12,8 +13,8 @@ Load = namedtuple("Load", "requests shortest longest outputs")  #: prompts, log-
 #: Of the speed: few users, many of unequal lengths at once, and long prompts.
 LOADS = {"low": Load(4, 1024, 1024, 128), "high": Load(64, 200, 3072, 128),
          "long": Load(2, 7000, 7000, 32)}
-_PROMPTS = (17, 130, 300, 777, 1500, 2048)  # of the log-probabilities
-_GENERATED = 64  # tokens that decodes give, and that are then read as parts of prompts
+PROMPTS = (17, 130, 300, 777, 1500, 2048)  # of the log-probabilities
+GENERATED = 64  # tokens that decodes give, and that are then read as parts of prompts
 GRAPH_SIZES = [1, 2, 4, 8, 16, 32, 64]
 
 
@@ -80,16 +81,16 @@ class Engine:
             return [one[token].logprob for one, token
                     in zip(out.prompt_logprobs[1:], out.prompt_token_ids[1:])]
 
-        prompts = self._prompts(_PROMPTS, 7)
+        prompts = self._prompts(PROMPTS, 7)
         read = self._generate(prompts, 1, prompt_logprobs=0)
-        made = self._generate(prompts, _GENERATED, logprobs=0)
+        made = self._generate(prompts, GENERATED, logprobs=0)
         tokens = [list(out.outputs[0].token_ids) for out in made]
         again = self._generate([p + t for p, t in zip(prompts, tokens)], 1, prompt_logprobs=0)
         chosen = [[one[token].logprob for one, token in zip(out.outputs[0].logprobs, t)]
                   for out, t in zip(made, tokens)]
-        return {"prompts": [_rounded(of_prompt(out)) for out in read], "tokens": tokens,
-                "decoded": [_rounded(c) for c in chosen],
-                "read_again": [_rounded(of_prompt(out)[-_GENERATED:]) for out in again]}
+        return {"prompts": [rounded(of_prompt(out)) for out in read], "tokens": tokens,
+                "decoded": [rounded(c) for c in chosen],
+                "read_again": [rounded(of_prompt(out)[-GENERATED:]) for out in again]}
 
     def load(self, name):
         """The requests of a load at once: tokens per second, times to the first token and per
@@ -131,19 +132,20 @@ class Engine:
         return {"prompt": first, "prompt_and_decodes": both, "tokens": tokens}
 
 
-def _rounded(values):
+def rounded(values):
     return [round(v, 6) for v in values]
 
 
-def serve(pipe, log, environment, case, backend, cache_bytes):
-    """A process: answers orders (name, arguments) with ("done", result) or ("failed", text)."""
+def serve(pipe, log, environment, make, *arguments):
+    """A process: makes an engine, and answers orders (name, arguments) with ("done", result) or
+    ("failed", text)."""
     os.setsid()  # its children end with it
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
     os.environ.update(environment)
     try:
-        engine = Engine(case, backend, cache_bytes)
+        engine = make(*arguments)
         pipe.send(("done", engine.started))
         while True:
             name, arguments = pipe.recv()

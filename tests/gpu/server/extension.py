@@ -3,34 +3,42 @@
 import zlib
 
 
+def fill(model):
+    """Random weights of a sensible size, in place, the same in each process: dummy ones are so small
+    that all logits tie."""
+    import torch
+
+    config = model.config
+    tied = getattr(config, "tie_word_embeddings", False)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            seed = torch.Generator(device=weight.device).manual_seed(zlib.crc32(name.encode()))
+            if name.endswith("sinks"):
+                weight.copy_(torch.randn(weight.shape, generator=seed, device=weight.device))
+            elif weight.dim() == 1:
+                norm = "norm" in name and "gemma" not in type(model).__name__.lower()
+                weight.fill_(1.0 if norm else 0.0)  # Gemma's norms are 1 + w
+            else:
+                embeds = "embed_tokens" in name and not tied
+                size = 1.0 if embeds else weight.shape[-1] ** -0.5
+                parts = weight.view(-1).split(1 << 27) if weight.is_contiguous() else [weight]
+                for part in parts:
+                    part.copy_(torch.randn(part.shape, generator=seed, device=part.device) * size)
+                if "qkv_proj" in name:  # scores that differ
+                    rows = config.num_attention_heads * config.head_dim
+                    weight[:rows] *= 3.0
+
+
 class Extension:
     """Methods of each worker, for collective_rpc."""
 
     def set_weights(self):
-        """Random weights of a sensible size, in place, the same in each process: vLLM's dummy ones
-        are so small that all logits tie. Graphs that were captured go on reading them."""
+        """fill() of the model; graphs that were captured go on reading the weights."""
         import torch
 
         model = self.get_model()
-        config = model.config
-        tied = getattr(config, "tie_word_embeddings", False)
+        fill(model)
         with torch.no_grad():
-            for name, weight in model.named_parameters():
-                seed = torch.Generator(device=weight.device).manual_seed(zlib.crc32(name.encode()))
-                if name.endswith("sinks"):
-                    weight.copy_(torch.randn(weight.shape, generator=seed, device=weight.device))
-                elif weight.dim() == 1:
-                    norm = "norm" in name and "gemma" not in type(model).__name__.lower()
-                    weight.fill_(1.0 if norm else 0.0)  # Gemma's norms are 1 + w
-                else:
-                    embeds = "embed_tokens" in name and not tied
-                    size = 1.0 if embeds else weight.shape[-1] ** -0.5
-                    parts = weight.view(-1).split(1 << 27) if weight.is_contiguous() else [weight]
-                    for part in parts:
-                        part.copy_(torch.randn(part.shape, generator=seed, device=part.device) * size)
-                    if "qkv_proj" in name:  # scores that differ
-                        rows = config.num_attention_heads * config.head_dim
-                        weight[:rows] *= 3.0
             for module in model.modules():  # MLA's absorbed matrices follow from kv_b_proj
                 if hasattr(module, "W_UK_T"):
                     module.process_weights_after_loading(torch.bfloat16)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Judges what run.py and serve.py left, and prints it as a table.
+"""Judges what run.py, run_sglang.py and serve.py left, and prints it as a table.
 
     judge.py OUT.. [--record FILE.json]
 
@@ -14,10 +14,10 @@ import pathlib
 import statistics
 import sys
 
-MOST_DEVIATION = 1.15  # rms of log-probabilities over what vLLM's own other backend has
-MOST_DECODED = 1.3  # the same of decodes beside a prompt of their tokens, over the worse of vLLM's
+MOST_DEVIATION = 1.15  # rms of log-probabilities over what the server's own other backend has
+MOST_DECODED = 1.3  # the same of decodes beside a prompt of their tokens, over the worse of its own
 LEAST_MEAN, LEAST_RATIO, MOST_TTFT = 1.03, 0.99, 1.02
-MOST_START = 1.0  # seconds more than vLLM's own
+MOST_START = 1.0  # seconds more than the server's own
 #: Of the others (groups of 5 and 7, many sinks) speeds are told and not judged.
 JUDGED = ("llama", "qwen3", "gemma", "deepseek")
 COLUMNS = ["model", "cache", "load", "output tokens/s", "TPOT, ms", "TTFT, ms"]
@@ -56,10 +56,10 @@ def logprobs(verdict, name, found):
     """found: records by backend, with log-probabilities."""
     mine, theirs = found["ATTNJIT"]["logprobs"], {
         backend: record["logprobs"] for backend, record in found.items() if backend != "ATTNJIT"}
-    default = next((b for b in theirs if b.startswith("FLASH")), None)
+    default = next((b for b in theirs if b.startswith(("FLASH", "FA3"))), None)
     other = next((b for b in theirs if b.startswith("TRITON")), None)
     if default is None:
-        return verdict.say(name, "vLLM's default is missing", False)
+        return verdict.say(name, "the server's default is missing", False)
     deviation = apart(mine["prompts"], theirs[default]["prompts"])
     if other is None:  # graphs: there is no third
         verdict.say(name, f"{deviation:.5f} from {default}'s")
@@ -69,7 +69,7 @@ def logprobs(verdict, name, found):
                     f"{over(deviation, limit):.3f}", deviation <= MOST_DEVIATION * limit)
     decoded = apart(mine["decoded"], mine["read_again"])
     worse = max(apart(one["decoded"], one["read_again"]) for one in theirs.values())
-    verdict.say(name, f"decodes {decoded:.5f} from prompts of their tokens, vLLM's {worse:.5f}: "
+    verdict.say(name, f"decodes {decoded:.5f} from prompts of their tokens, the server's own {worse:.5f}: "
                 f"{over(decoded, worse):.3f}", decoded <= MOST_DECODED * worse)
 
 
@@ -86,7 +86,8 @@ def medians(runs):
 
 def speeds(verdict, name, found, rows, ratios):
     mine = medians(found["ATTNJIT"]["runs"])
-    default = next((record for backend, record in found.items() if backend != "ATTNJIT"), None)
+    default = next((record for backend, record in found.items()
+                    if backend != "ATTNJIT" and record["runs"]), None)
     theirs = medians(default["runs"]) if default else {}
     judged = found["ATTNJIT"]["model"].startswith(JUDGED)
     if not theirs:
@@ -188,24 +189,27 @@ def main():
         if found["ATTNJIT"].get("starts"):
             mine, theirs = (statistics.median(found[backend].get("starts") or [math.nan])
                             for backend in sorted(found))
-            verdict.say(name, f"starts in {mine:.1f} s, vLLM's own in {theirs:.1f} s",
+            verdict.say(name, f"starts in {mine:.1f} s, the server's own in {theirs:.1f} s",
                         mine <= theirs + MOST_START)
         keys(verdict, name, found["ATTNJIT"], folder)
     for kind, values in ratios.items():
         mean = math.exp(statistics.mean(map(math.log, values)))
         verdict.say(f"{kind}, all judged models and loads",
-                    f"tokens/s and TPOT over vLLM's default: geometric mean {mean:.3f}, "
+                    f"tokens/s and TPOT over the server's default: geometric mean {mean:.3f}, "
                     f"least {min(values):.3f}", mean >= LEAST_MEAN)
     if verdict.count == 0:
         print("judge: there is nothing to judge", file=sys.stderr)
         return 2
     if given.record and rows:
         engine = about["engine"]
+        server, program = (("SGLang", "run_sglang.py") if about.get("server") == "sglang"
+                           else ("vLLM", "run.py"))
         given.record.write_text(json.dumps({
-            "machine": f"One {engine['gpu']}, vLLM {engine.get('vllm', '0.33')}, torch {engine['torch']}",
-            "date": about["date"], "peers": "vLLM's default backend: tokens/s over its own, and its "
-            "times over attnjit's, in brackets",
-            "command": f"tests/gpu/server/run.py --mode {about['mode']}",
+            "machine": f"One {engine['gpu']}, {server} {engine.get(server.lower(), '0.33')}, "
+                       f"torch {engine['torch']}",
+            "date": about["date"], "peers": f"{server}'s default backend: tokens/s over its own, and "
+            "its times over attnjit's, in brackets",
+            "command": f"tests/gpu/server/{program} --mode {about['mode']}",
             "columns": COLUMNS, "rows": rows}, indent=1) + "\n", encoding="utf-8")
     print(f"{verdict.count - len(verdict.failed)} of {verdict.count} bars are held")
     return 1 if verdict.failed else 0

@@ -20,6 +20,7 @@ that is cut leaves what it had. Kernels are compiled before (attnjit manifest --
 prewarm), and OUT has the keys that the backend asked for.
 """
 import argparse
+import dataclasses
 import json
 import multiprocessing
 import os
@@ -31,7 +32,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import engine as engines  # noqa: E402
@@ -43,10 +43,11 @@ GIB = 1 << 30
 _ROOM = {"check": 10 * GIB, "speed": 6 * GIB}
 _START_SECONDS = 60  # that a group needs at least
 _ANSWER_SECONDS = 60  # within which an engine answers an order
-_DEAD = re.compile(r"^Exception in thread|EngineCore encountered a fatal error", re.MULTILINE)
+_DEAD = re.compile(r"^Exception in thread|EngineCore encountered a fatal error"
+                   r"|Scheduler hit an exception", re.MULTILINE)
 
 
-@dataclass
+@dataclasses.dataclass
 class Case:
     """A model, its cache's type, and how the engines run it."""
 
@@ -55,19 +56,24 @@ class Case:
     cache: str = "auto"
     mode: str = "graphs"
     folder: pathlib.Path = None
-    options: dict = field(default_factory=dict)
+    text: str = ""  #: what the command line calls it
+    options: dict = dataclasses.field(default_factory=dict)
+
+    def cache_tokens(self, stage):
+        """Of the stage's requests at once."""
+        loads = engines.LOADS.values() if stage != "check" else ()
+        return round(1.1 * max([3 * 8192] + [sum(engines.lengths_of(load, 3))
+                                             + load.requests * (load.outputs + 32)
+                                             for load in loads]))
 
     def cache_bytes(self, stage):
-        """Memory for the keys and values of the stage's requests at once."""
+        """Memory for the keys and values of those."""
         if shapes.is_mla(self.config):
             row = self.config["kv_lora_rank"] + self.config["qk_rope_head_dim"]
         else:
             row = 2 * self.config["num_key_value_heads"] * self.config["head_dim"]
         row *= self.config["num_hidden_layers"] * (1 if self.cache.startswith("fp8") else 2)
-        loads = engines.LOADS.values() if stage != "check" else ()
-        tokens = max([3 * 8192] + [sum(engines.lengths_of(load, 3)) + load.requests * (load.outputs + 32)
-                                   for load in loads])
-        return round(1.1 * row * tokens)
+        return row * self.cache_tokens(stage)
 
     def bytes(self, stage):
         """What an engine of it takes of the GPU, about."""
@@ -85,7 +91,7 @@ def case_of(text, given):
         config = shapes.with_layers(config, int(more[1]))
     cache = more[0] if more and more[0] else "auto"
     if shapes.is_mla(config) or "head_dim" in config:
-        case = Case(name, config, cache, given.mode, options=json.loads(given.options))
+        case = Case(name, config, cache, given.mode, text=text, options=json.loads(given.options))
         case.folder = shapes.write(pathlib.Path(given.models, f"layers{config['num_hidden_layers']}"),
                                    name, config)
         return case
@@ -111,21 +117,22 @@ class Record:
 
 
 class Running:
-    """An engine's process."""
+    """The process of an engine, which `make` makes of a case, a backend and a cache's size."""
 
-    def __init__(self, record, case, backend, stage, logs, method):
+    def __init__(self, record, case, backend, stage, logs, method, make=engines.Engine,
+                 cache=Case.cache_bytes):
         self.record, self.backend, self.case, self.failed = record, backend, case, False
         if record.keys is not None:
             record.keys.unlink(missing_ok=True)
         environment = {} if record.keys is None else {"ATTNJIT_RECORD_KEYS": str(record.keys)}
         self.log = logs / f"{record.path.stem}.log"
-        self.log.touch()
+        self.log.write_text("", encoding="utf-8")  # of an earlier run
         if stage == "check":
-            case = Case(case.name, case.config, case.cache, "eager", case.folder, case.options)
+            case = dataclasses.replace(case, mode="eager")
         self._pipe, theirs = multiprocessing.Pipe()
         self._process = multiprocessing.get_context(method).Process(
-            target=engines.serve, args=(theirs, str(self.log), environment, case, backend,
-                                        case.cache_bytes(stage)))
+            target=engines.serve, args=(theirs, str(self.log), environment, make, case, backend,
+                                        cache(case, stage)))
         self._process.start()
         theirs.close()
 
@@ -204,13 +211,14 @@ def import_vllm(cases):
 
 # --- kernels before engines
 
-def prewarm(cases, out, arch):
+def prewarm(cases, out, arch, server="vllm", options=()):
     """Has the kernels compiled that the manifests of the cases say."""
     command, paths = [sys.executable, "-m", "attnjit"], []
     for case in cases:
         path = out / f"manifest-{case.name}-{case.cache}.json"
-        subprocess.run([*command, "manifest", str(case.folder / "config.json"), "--for", "vllm",
-                        "--arch", arch, "--kv-cache-dtype", case.cache, "-o", str(path)], check=True)
+        subprocess.run([*command, "manifest", str(case.folder / "config.json"), "--for", server,
+                        "--arch", arch, "--kv-cache-dtype", case.cache, *options, "-o", str(path)],
+                       check=True)
         paths.append(str(path))
     began = time.time()
     done = subprocess.run([*command, "prewarm", "--json", "--arch", arch, *paths],

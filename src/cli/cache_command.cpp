@@ -147,8 +147,9 @@ std::string facts_text(const KernelFacts& facts) {
   if (facts.qk_depth == 0) return "no attention";
   std::string text = facts.dtype;
   if (!facts.kv_dtype.empty()) text += " over " + facts.kv_dtype;
+  const std::string mask = kind_text<MaskSpec>(facts.mask);
   text += fmt::format(", {}, group {}, {}", depth_text(facts), facts.group,
-                      kind_text<MaskSpec>(facts.mask));
+                      mask == "null" ? "no mask" : mask);
   const std::string score_mod = kind_text<ScoreModSpec>(facts.score_mod);
   if (!score_mod.empty() && score_mod != "identity") text += ", " + score_mod;
   if (facts.page_size > 0) text += fmt::format(", pages of {}", facts.page_size);

@@ -133,14 +133,26 @@ Result<Imported> import_bundles(const std::vector<std::string>& bundles) {
   return imported;
 }
 
-/// What progress calls the requests: where each is, and what it is.
+/// "num_q_heads 8, qk_depth 64, mask causal": the fields without the architecture.
+std::string spec_text(const AttentionSpec& spec) {
+  Json fields = Json::parse(spec_to_json(spec));
+  fields.erase("arch");
+  std::string text;
+  for (const auto& [name, value] : fields.items()) {
+    text += (text.empty() ? "" : ", ") + name + ' ' +
+            (value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return text;
+}
+
+/// What progress calls the requests: which each is, and what it says.
 std::vector<std::string> names_of(const std::vector<Row>& rows,
                                   const std::vector<SpecDocument>& requests) {
   std::vector<std::string> names(requests.size());
   for (const Row& row : rows) {
     if (!row.request) continue;
-    names[*row.request] = fmt::format("{} {} {}", row.manifest, to_string(row.arch),
-                                      spec_to_json(requests[*row.request].spec));
+    names[*row.request] = fmt::format("{}[{}] {} {}", row.manifest, row.index, to_string(row.arch),
+                                      spec_text(requests[*row.request].spec));
   }
   return names;
 }

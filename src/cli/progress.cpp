@@ -45,6 +45,7 @@ std::string progress_line(const ProgressState& state, int columns) {
 Progress::Progress(std::vector<std::string> names)
     : names_(std::move(names)), ended_(names_.size()) {
   if (names_.empty() || ::isatty(STDERR_FILENO) == 0) return;
+  draw();  // nobody else does yet
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error&) {  // no thread, no line

@@ -47,6 +47,7 @@ bool takes_colours(int descriptor) {
 
 std::string coloured(std::string_view text) {
   std::string out;
+  std::string_view before;  // "0 failed" is no failure
   for (std::size_t at = 0; at < text.size();) {
     std::size_t end = at;
     while (end < text.size() && is_word_character(text[end])) ++end;
@@ -55,7 +56,8 @@ std::string coloured(std::string_view text) {
       continue;
     }
     const std::string_view word = text.substr(at, end - at);
-    const std::string_view colour = colour_of(word);
+    const std::string_view colour = before == "0" ? std::string_view() : colour_of(word);
+    before = word;
     out += colour;
     out += word;
     if (!colour.empty()) out += kPlain;

@@ -96,6 +96,7 @@ TEST_F(Usage, TheProgressLineFitsItsTerminal) {
 TEST_F(Usage, ColoursAreOfWordsAlone) {
   EXPECT_EQ(cli::coloured("passed\nFAILED: compiled_by x-failed"),
             "\033[32mpassed\033[0m\n\033[31mFAILED\033[0m: compiled_by x-failed");
+  EXPECT_EQ(cli::coloured("1 failed, 0 unsupported"), "1 \033[31mfailed\033[0m, 0 unsupported");
   EXPECT_EQ(cli::coloured_message("attnjit plan: arch: is bad"),
             "\033[31mattnjit plan\033[0m: arch: is bad");
   // Neither a pipe nor a file is a terminal.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wheel in an empty environment: wheel_test.py SOURCE_FOLDER BUILD_FOLDER.
 
-It is built from the build folder's binaries and installed with what it requires; then the first
-example of python/README.md runs, and the command, with the NVRTC of its wheel. Nothing else is
+It is built from the build folder's binaries and installed with what it requires; then the examples
+of python/README.md run, and the command, with the NVRTC of its wheel. Nothing else is
 installed there: no torch, no numpy.
 """
 import json
@@ -86,7 +86,12 @@ with tempfile.TemporaryDirectory() as folder:
     assert path.startswith(str(folder / "venv")), f"NVRTC is {path}, not the wheel's"
 
     readme = (source / "python/README.md").read_text(encoding="utf-8")
-    example = re.search(r"```python\n(.*?)```", readme, re.DOTALL).group(1)
-    printed = run(python, "-c", example, env=environment, cwd=folder)
-    assert "registers" in printed, printed
+    examples = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    shown = "registers", ".....#\n. hidden: 26   # seen: 10\nTrue ", "p.document"
+    assert len(examples) == len(shown), f"python/README.md has {len(examples)} examples"
+    program = folder / "example.py"
+    for example, part in zip(examples, shown):
+        program.write_text(example, encoding="utf-8")
+        printed = run(python, program, env=environment, cwd=folder)
+        assert part in printed, printed
     print(f"{wheel.name}, {wheel.stat().st_size} bytes, with {path}\n{printed}")

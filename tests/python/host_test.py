@@ -183,6 +183,31 @@ near(attnjit.reference(*long, block_mask=blocks,
                        mask=attnjit.mask(lambda b, h, q_idx, kv_idx: kv_idx % 2 == 0)),
      softmax_attention(*long, visible=seen)[0], "blocks")
 
+# ---- tensors of torch, where it is at hand
+
+try:
+    import torch
+except ImportError:
+    print("there is no torch")
+else:
+    of_torch = [torch.tensor(one).bfloat16() for one in (q, k, v)]
+    rounded = [one.double().numpy() for one in of_torch]
+    wanted, wanted_lse = softmax_attention(*rounded, visible=bools)
+    out, lse = attnjit.reference(*(one.requires_grad_() for one in of_torch), lse=True,
+                                 mask=torch.tensor(bools).expand(2, 4, 5, 7))
+    near(out.numpy(), wanted, "torch: out")
+    near(lse.numpy(), wanted_lse, "torch: lse")
+    document_of_torch = torch.tensor(document)
+    out = attnjit.reference(*(one.detach().transpose(1, 2) for one in of_torch), layout="bhsd",
+                            mask=lambda b, h, q_idx, kv_idx: document_of_torch[q_idx] <= kv_idx)
+    near(out.transpose(1, 2).numpy(),
+         softmax_attention(*rounded, visible=document[:5, None] <= key[0, 0])[0], "torch: bhsd")
+    eighth = [one.detach().to(torch.float8_e4m3fn) for one in of_torch]
+    near(attnjit.reference(*eighth, q_scale=torch.ones(1), k_scale=torch.tensor(2.0),
+                           v_scale=torch.tensor([0.5])).numpy(),
+         softmax_attention(*(f * one.double().numpy() for f, one in zip((1, 2, 0.5), eighth)))[0],
+         "torch: e4m3")
+
 # ---- errors
 
 raises(attnjit.InvalidError, "v", attnjit.reference, q, k, v[:, :6])

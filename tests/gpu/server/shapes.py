@@ -11,7 +11,8 @@ _LLAMA = {
     "tie_word_embeddings": False, "bos_token_id": 0, "eos_token_id": 1, "torch_dtype": "bfloat16"}
 _QWEN2 = {**_LLAMA, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2",
           "vocab_size": 152064, "rope_theta": 1000000.0, "use_sliding_window": False}
-_GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "head_dim": 256, "num_attention_heads": 16,
+_GEMMA = {"hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh",
+          "head_dim": 256, "num_attention_heads": 16,
           "num_key_value_heads": 8, "rms_norm_eps": 1e-6, "query_pre_attn_scalar": 256,
           "tie_word_embeddings": True, "attention_bias": False, "pad_token_id": 0,
           "bos_token_id": 0, "eos_token_id": 1, "torch_dtype": "bfloat16"}

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernels that SGLang's own models ask attnjit for at start are those of their manifests: models
+of tests/gpu/server are made by the real package, without memory for their weights, and the backend
+is given them as a model runner gives them.
+
+    sglang_keys_test.py [MODEL..]     # without arguments: all that SGLang has
+"""
+import importlib.metadata
+import json
+import pathlib
+import sys
+import tempfile
+import types
+
+import torch
+
+import attnjit
+
+have_gpu, torch.cuda.is_available = torch.cuda.is_available, lambda: False
+
+from sglang.srt.configs.load_config import LoadConfig  # noqa: E402
+from sglang.srt.configs.model_config import AttentionArch, ModelConfig  # noqa: E402
+from sglang.srt.distributed import parallel_state  # noqa: E402
+from sglang.srt.layers import dp_attention  # noqa: E402
+from sglang.srt.model_loader import loader  # noqa: E402
+from sglang.srt.model_loader.utils import (get_model_architecture,  # noqa: E402
+                                           set_default_torch_dtype)
+from sglang.srt.plugins.hook_registry import HookRegistry  # noqa: E402
+from sglang.srt.server_args import (ServerArgs,  # noqa: E402
+                                    set_global_server_args_for_scheduler)
+
+torch.cuda.is_available = have_gpu
+from attnjit.integrations import manifests, sglang_backend, sglang_service  # noqa: E402
+from attnjit.integrations import sglang as integration  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "gpu/server"))
+import shapes  # noqa: E402
+
+PAGE, DRAFTS = 64, 8
+asked = []
+sglang_service.ask = asked.extend
+sglang_backend._arch = lambda runner: "sm_90a"
+SPEC = types.SimpleNamespace(speculative_num_draft_tokens=None, speculative_eagle_topk=None)
+sglang_backend.get_spec = lambda: SPEC
+
+
+def model_of(folder):
+    """A model, and what SGLang knows of it."""
+    arguments = ServerArgs(model_path=str(folder), device="cpu", skip_tokenizer_init=True,
+                           load_format="dummy", dtype="bfloat16", page_size=PAGE,
+                           attention_backend=integration.NAME, grammar_backend="none")
+    set_global_server_args_for_scheduler(arguments)
+    config = ModelConfig.from_server_args(arguments)
+    if not parallel_state.model_parallel_is_initialized():
+        parallel_state.init_distributed_environment(
+            backend="gloo", world_size=1, rank=0, local_rank=0,
+            distributed_init_method=f"file://{folder.parent}/meet")
+        parallel_state.initialize_model_parallel()
+        dp_attention.initialize_dp_attention(arguments, config)
+    get_model_architecture(config)  # NOTE: its module is to be imported on a real device
+    with set_default_torch_dtype(torch.bfloat16), torch.device("meta"):
+        return loader._initialize_model(config, LoadConfig(load_format="dummy")), config
+
+
+def asked_by(model, config, cache, algorithm):
+    """The specs that the backend of a model runner asks for."""
+    runner = types.SimpleNamespace(
+        model=model, model_config=config, page_size=PAGE, device="cpu", dtype=torch.bfloat16,
+        use_mla_backend=config.attention_arch == AttentionArch.MLA,
+        kv_cache_dtype=torch.float8_e4m3fn if cache == "fp8_e4m3" else torch.bfloat16,
+        attention_chunk_size=config.attention_chunk_size, server_args=types.SimpleNamespace(),
+        token_to_kv_pool=None,
+        req_to_token_pool=types.SimpleNamespace(req_to_token=torch.zeros(8, 4096)),
+        spec_algorithm=types.SimpleNamespace(is_none=lambda: algorithm is None,
+                                             is_ngram=lambda: algorithm == "ngram"))
+    SPEC.speculative_num_draft_tokens = DRAFTS if algorithm else None
+    SPEC.speculative_eagle_topk = 1 if algorithm else None
+    asked.clear()
+    integration.create(runner)
+    return list(asked)
+
+
+def manifest_of(folder, *arguments):
+    written = folder / "manifest.json"
+    manifests.main([str(folder / "config.json"), "--for", "sglang", "--arch", "sm_90a", "--page",
+                    str(PAGE), "-o", str(written), *arguments])
+    return json.loads(written.read_text(encoding="utf-8"))["specs"]
+
+
+def compare(name, folder, service, model, config):
+    def keys(specs):
+        return {service.prepare({**spec, "arch": "sm_90a"}).key: spec for spec in specs}
+
+    drafts = ("--drafts", str(DRAFTS - 1))
+    for cache, algorithm, options in (("auto", None, ()), ("fp8_e4m3", None, ()),
+                                      ("auto", "eagle", drafts), ("auto", "ngram", (*drafts, "--tree"))):
+        wanted = keys(asked_by(model, config, cache, algorithm))
+        known = keys(manifest_of(folder, "--kv-cache-dtype", cache, *options))
+        assert wanted and set(wanted) == set(known), (
+            f"{name} {cache} {algorithm}: the manifest lacks "
+            f"{[wanted[one] for one in wanted if one not in known]}, "
+            f"and has {[known[one] for one in known if one not in wanted]}")
+        print(f"sglang_keys: {name} {cache} {algorithm or ''}: {len(wanted)} kernels", flush=True)
+
+
+def main(names):
+    integration.register()
+    HookRegistry.apply_hooks()  # NOTE: SGLang lists the backends that some models may have
+    with tempfile.TemporaryDirectory() as root, attnjit.Service(no_disk_cache=1) as service:
+        for name in names or shapes.MODELS:
+            folder = shapes.write(root, name, shapes.with_layers(shapes.MODELS[name], 2))
+            model, config = model_of(folder)
+            compare(name, folder, service, model, config)
+    print(f"sglang_keys: sglang {importlib.metadata.version('sglang')}: all right")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -22,6 +22,10 @@ target_compile_options(attnjit_options INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-maybe-uninitialized>
   # GCC collects its garbage above 1 GB only, which none of these files needs: a tenth of the time.
   $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-expand=300 --param=ggc-min-heapsize=1000000>)
+if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
+  # As on x86-64: a char has a sign, and a product is rounded before it is added, so that both give the same bits.
+  target_compile_options(attnjit_options INTERFACE -fsigned-char -ffp-contract=off)
+endif()
 target_include_directories(attnjit_options INTERFACE
   ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 if(ATTNJIT_SANITIZE)

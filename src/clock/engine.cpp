@@ -4,14 +4,13 @@
 
 #include <fmt/format.h>
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <memory>
 #include <queue>
 #include <utility>
 
 #include "clock/engine_state.h"
+#include "emulator/lanes/fp_control.h"
 
 namespace attnjit::clock {
 namespace {
@@ -862,7 +861,7 @@ Result<std::vector<SmTimes>> time_sms(Machine& machine, const Parameters& parame
                                       const std::vector<std::uint64_t>& firsts,
                                       std::uint64_t stride, std::uint64_t claimants,
                                       const EngineOptions& options) {
-  _mm_setcsr(emulator::kDefaultFpMode);
+  emulator::set_fp_mode(emulator::kDefaultFpMode);
   Segments segments(machine.program, parameters);
   std::vector<std::unique_ptr<Engine>> engines;  // none: the SM has ended
   std::vector<SmTimes> times(firsts.size());

@@ -2,12 +2,11 @@
 // Runs the loading warps of each cluster, without their consumers.
 #include "clock/survey.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cstring>
 #include <set>
 
+#include "emulator/lanes/fp_control.h"
 #include "emulator/machine/stepper.h"
 
 namespace attnjit::clock {
@@ -130,7 +129,7 @@ class Survey {
 }  // namespace
 
 std::vector<double> loads_of_clusters(Machine& machine) {
-  _mm_setcsr(emulator::kDefaultFpMode);
+  emulator::set_fp_mode(emulator::kDefaultFpMode);
   std::vector<double> loads;
   double all = 0;
   for (std::uint64_t i = 0; i < machine.clusters(); ++i) {

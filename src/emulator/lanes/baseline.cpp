@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lane functions for any x86-64.
+// The lane functions for any CPU.
 #include <algorithm>
 #include <bit>
 #include <limits>

@@ -34,10 +34,15 @@ double flush_f32(double v) { return std::fabs(v) < 0x1p-126 ? std::copysign(0.0,
 
 }  // namespace
 
+#if defined(__x86_64__)
 bool cpu_has_avx2() {
   static const bool has = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
   return has;
 }
+#else
+bool cpu_has_avx2() { return false; }
+LaneFn select_lane_avx2(const LaneRequest&) { return nullptr; }
+#endif
 
 LaneFn select_lane(const LaneRequest& request) {
   return cpu_has_avx2() ? select_lane_avx2(request) : select_lane_baseline(request);

@@ -5,12 +5,11 @@
 // possible; as late as possible; and one in which some warps only run when no other can.
 #include <fmt/format.h>
 
-#include <immintrin.h>
-
 #include <algorithm>
 
 #include "emulator/decode/decoding.h"
 #include "emulator/decode/instruction_table.h"
+#include "emulator/lanes/fp_control.h"
 #include "emulator/machine/machine.h"
 #include "emulator/memory/tensor_memory.h"
 
@@ -288,7 +287,7 @@ void Cluster::run_group(Warp& warp, std::size_t index, u32 budget) {
 }
 
 bool Cluster::run(u64 quantum) {
-  _mm_setcsr(kDefaultFpMode);
+  set_fp_mode(kDefaultFpMode);
   const u64 end = steps + quantum;
   while (!failed) {
     if (live_threads() == 0) {

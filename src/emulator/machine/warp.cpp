@@ -2,12 +2,11 @@
 // Fetches and writes the operands of a warp under a mask, with poison, and runs lane functions.
 #include <fmt/format.h>
 
-#include <immintrin.h>
-
 #include <cstring>
 
 #include "emulator/decode/decoding.h"
 #include "emulator/instructions/executors.h"
+#include "emulator/lanes/fp_control.h"
 #include "emulator/machine/machine.h"
 
 namespace attnjit::emulator {
@@ -110,7 +109,7 @@ Step execute_lane(Warp& warp, const Op& op, const LaneOperation& lane, u32 mask)
       }
     }
   }
-  if (lane.fp_mode != 0 && lane.fp_mode != kDefaultFpMode) _mm_setcsr(lane.fp_mode);
+  if (lane.fp_mode != 0 && lane.fp_mode != kDefaultFpMode) set_fp_mode(lane.fp_mode);
   if (op.d_rows == 0) {
     warp.set_predicate(op.d, lane.function(nullptr, sources, lane.imm), mask);
   } else if (mask == ~u32{0}) {
@@ -120,7 +119,7 @@ Step execute_lane(Warp& warp, const Op& op, const LaneOperation& lane, u32 mask)
     lane.function(result, sources, lane.imm);
     warp.blend(op.d, result, op.d_rows, mask);
   }
-  if (lane.fp_mode != 0 && lane.fp_mode != kDefaultFpMode) _mm_setcsr(kDefaultFpMode);
+  if (lane.fp_mode != 0 && lane.fp_mode != kDefaultFpMode) set_fp_mode(kDefaultFpMode);
   if (checks) warp.set_poison(op.d, poison, mask, from);
   return Step::kNext;
 }

@@ -52,7 +52,7 @@ float special_sum(const ProductOperand& a, const ProductOperand& b, int m, int n
 
 // NOTE: no clones under ThreadSanitizer: the loader calls their resolver before the sanitizer is
 // there, and the process dies before main.
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
 #define ATTNJIT_VECTOR_CLONES
 #else
 #define ATTNJIT_VECTOR_CLONES \

@@ -1,0 +1,15 @@
+# The toolchain of a build for 64-bit Arm on another machine: Debian's cross compiler, and Debian's arm64 packages as
+# scripts/cross unpacks them under build/aarch64-root.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(ATTNJIT_CROSS_ROOT ${CMAKE_CURRENT_LIST_DIR}/../build/aarch64-root)
+cmake_path(NORMAL_PATH ATTNJIT_CROSS_ROOT)
+set(CMAKE_CXX_FLAGS_INIT "-isystem ${ATTNJIT_CROSS_ROOT}/usr/include/aarch64-linux-gnu")
+set(CMAKE_FIND_ROOT_PATH ${ATTNJIT_CROSS_ROOT})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+foreach(kind IN ITEMS LIBRARY INCLUDE PACKAGE)
+  set(CMAKE_FIND_ROOT_PATH_MODE_${kind} ONLY)
+endforeach()

@@ -35,9 +35,10 @@ struct Recipe {
   std::vector<std::string> picture;  ///< its lines
 };
 
+/// Whether a line is one of a picture, or two: a left half and a right one, which goes on below.
 inline bool is_picture(const std::string& line) {
-  return line.size() > 4 && line.starts_with("    ") &&
-         line.find_first_not_of("./#", 4) == std::string::npos;
+  return line.size() > 4 && line.starts_with("    ") && line[4] != ' ' &&
+         line.find_first_not_of("./# ", 4) == std::string::npos;
 }
 
 /// Reads what a picture is with: "With `--param w=256 --param a=@a.npy`, where a is 3 x 1, 9 x 0:".
@@ -71,8 +72,9 @@ inline void read_picture_values(const std::string& text, Recipe& recipe) {
 inline std::vector<Recipe> recipes() {
   std::ifstream file(ATTNJIT_SOURCE_DIR "/docs/masks.md");
   std::vector<Recipe> found;
-  bool open = false;  // the JSON goes on
-  std::string with;   // what a picture is with, which goes on
+  bool open = false;               // the JSON goes on
+  std::string with;                // what a picture is with, which goes on
+  std::vector<std::string> below;  // the right half of a picture
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("    {\"kind\"")) {
       found.emplace_back();
@@ -84,7 +86,14 @@ inline std::vector<Recipe> recipes() {
       recipe.mask += line;
       open = !nlohmann::json::accept(recipe.mask);
     } else if (is_picture(line)) {
-      recipe.picture.push_back(line.substr(4));
+      std::istringstream halves(line);
+      std::string left, right;
+      halves >> left >> right;
+      recipe.picture.push_back(left);
+      if (!right.empty()) below.push_back(right);
+    } else if (!below.empty()) {
+      recipe.picture.insert(recipe.picture.end(), below.begin(), below.end());
+      below.clear();
     } else if (!with.empty() || line.starts_with("With `--")) {
       with += line + ' ';
       if (!line.ends_with(':')) continue;

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Runs the commands of the README and of the guides that need no GPU: commands.py FOLDER BUILD [DOCUMENT...]
+
+- Every line of a code block that begins with `attnjit` runs with the package of the build, all of a document in one
+  folder, and exits with 0; `doctor` may say that this machine has no GPU (4).
+- Every block that is fenced as python runs, unless it needs torch.
+- A Dockerfile is read: its instructions are well formed, its images have tags, and what it runs of attnjit is run, with
+  its folders below one of here. What it installs is not.
+- Words in capitals that stand for a user's file are files here, and what stands in [brackets] is left out.
+
+A line that cannot be run is named in NOT_RUN with its reason, and must exist. Exit code 77: there is no NVRTC.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+GUIDES = ("README.md", "python/README.md", "cache/README.md")
+NOT_RUN = {
+    "build/release/attnjit verify --arch sm_90a --num-q-heads 16 ": "the clock takes minutes for it",
+    "eval ": "a shell's own",
+}
+COMMAND = re.compile(r"(?:[A-Z_]+=\S* )*(?:eval |build/release/)?\S*\battnjit (?:[a-z]|-)")
+
+
+def blocks(text):
+    """(language, lines) of each code block."""
+    fence, lines = None, []
+    for line in [*text.split("\n"), ""]:
+        if line.startswith("```"):
+            if fence is not None:
+                yield fence, lines
+            fence, lines = (line[3:].strip() or "text", []) if fence is None else (None, [])
+        elif fence is not None:
+            lines.append(line)
+        elif line.startswith("    "):
+            lines.append(line[4:])
+        elif lines:
+            yield "", lines
+            lines = []
+
+
+def image_commands(code):
+    """The commands of attnjit that a Dockerfile runs. What is wrong with it is a ValueError."""
+    ends = False
+    for line in re.sub(r"\\\n\s*", "", code).split("\n"):
+        name, _, rest = line.partition(" ")
+        if name == "FROM" and not re.fullmatch(r"[\w./-]+:(?!latest$)[\w.-]+", rest):
+            raise ValueError(f"the image has no tag: {line}")
+        elif name == "COPY" and len(rest.split()) < 2:
+            raise ValueError(f"copies to nowhere: {line}")
+        elif name == "ENV" and not all("=" in one for one in rest.split()):
+            raise ValueError(f"is no list of NAME=VALUE: {line}")
+        elif name in ("ENTRYPOINT", "CMD"):
+            ends = all(isinstance(one, str) for one in json.loads(rest))  # else a shell would get the signals
+        elif name == "RUN" and "attnjit " in rest and not rest.startswith("pip "):
+            yield rest
+        elif name not in ("FROM", "COPY", "ENV", "RUN"):
+            raise ValueError(f"is no instruction: {line}")
+    if not ends:
+        raise ValueError("has no ENTRYPOINT that is a list")
+
+
+def scripts(text):
+    """(what, kind) of each thing that is to be run, in order: kind is shell or python."""
+    for language, lines in blocks(text):
+        code = "\n".join(lines)
+        if language == "python":
+            if not re.search(r"\btorch\b|attention\(", code):
+                yield code, "python"
+        elif language == "sh":
+            yield code, "shell"
+        elif language == "dockerfile":
+            yield from ((line, "image") for line in image_commands(code))
+        elif language == "":
+            code = re.sub(r"\\\n\s*", "", code)
+            for line in code.split("\n"):
+                line = re.sub(r"^\$ ", "", line.strip())
+                if COMMAND.match(line) and " serves " not in line:
+                    yield line, "shell"
+
+
+def prepare(folder, root, run):
+    """The files that guides speak of as a user's own."""
+    (folder / "examples").symlink_to(root / "examples")
+    (folder / "cache").symlink_to(root / "cache")
+    (folder / "build").mkdir()
+    for name in ("models", "tmp", "opt"):  # of an image
+        (folder / name).mkdir()
+    spec = {"arch": "sm_100a" if "sm100" in folder.name else "sm_90a", "num_q_heads": 8, "group": 4, "qk_depth": 64,
+            "mask": "causal"}
+    (folder / "SPEC").write_text(json.dumps(spec))
+    run("attnjit compile SPEC --ptx KERNEL.ptx && attnjit generate SPEC -o . --launch --q-len 40 --kv-len 40")
+    (folder / "spec.json").write_text(json.dumps({**spec, "mask": {
+        "kind": "custom", "name": "near", "code": "abs(q_idx - kv_idx) <= p.w",
+        "params": [{"name": "w", "type": "i32"}]}}))
+    (folder / "model.json").write_text(json.dumps({"specs": [{k: v for k, v in spec.items() if k != "arch"}]}))
+    (folder / "models/config.json").symlink_to("../config.json")
+    (folder / "config.json").write_text(json.dumps({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048, "num_attention_heads": 16,
+        "num_key_value_heads": 4, "num_hidden_layers": 2, "intermediate_size": 64, "vocab_size": 128,
+        "max_position_embeddings": 4096, "torch_dtype": "bfloat16"}))
+
+
+def runnable(line):
+    """A line as a user would type it: without optional parts and dots."""
+    line = re.sub(r" \[[^\]]*\]", "", line)
+    return re.sub(r" \.\.\.?(?= |$)", "", line).replace("build/release/attnjit", "attnjit")
+
+
+def main():
+    root, build = (pathlib.Path(one).resolve() for one in sys.argv[1:3])
+    documents = [root / one for one in sys.argv[3:]] or [
+        *(root / one for one in GUIDES), *sorted(path for path in (root / "docs").glob("*.md"))]
+    problems, left_out, count = [], set(), 0
+    with tempfile.TemporaryDirectory() as work:
+        work = pathlib.Path(work)
+        (work / "bin").mkdir()
+        command = work / "bin/attnjit"
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -B -m attnjit "$@"\n')
+        command.chmod(0o755)
+        environment = {"PATH": f"{work}/bin:{os.environ['PATH']}", "HOME": str(work), "PYTHONPATH": str(build / "python"),
+                       "ATTNJIT_CACHE_DIR": str(work / "kernels"), "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "100"}
+        if "ATTNJIT_NVRTC" in os.environ:
+            environment["ATTNJIT_NVRTC"] = os.environ["ATTNJIT_NVRTC"]
+        doctor = json.loads(subprocess.run([command, "doctor", "--json"], env=environment, capture_output=True,
+                                           text=True).stdout)
+        if not doctor["nvrtc"].get("path"):
+            print("skipped: there is no NVRTC")
+            return 77
+
+        def run(code, folder, kind="shell"):
+            program = [sys.executable, "-B", "-c"] if kind == "python" else ["bash", "-e", "-o", "pipefail", "-c"]
+            return subprocess.run([*program, code], cwd=folder, env=environment, capture_output=True, text=True,
+                                  timeout=300)
+
+        for path in documents:
+            try:
+                todo = list(scripts(path.read_text(encoding="utf-8")))
+            except ValueError as error:
+                problems.append(f"{path.relative_to(root)}: a Dockerfile {error}")
+                continue
+            if not todo:
+                continue
+            folder = work / path.relative_to(root).as_posix().replace("/", "-")
+            folder.mkdir()
+            prepare(folder, root, lambda code: run(code, folder).check_returncode())
+            for code, kind in todo:
+                reason = next((start for start in NOT_RUN if code.startswith(start)), None)
+                if reason:
+                    left_out.add(reason)
+                    continue
+                begin = time.monotonic()
+                text = runnable(code) if kind == "shell" else code
+                if kind == "image":
+                    text = re.sub(r"(?<![\w.])/(models|tmp|opt)\b", rf"{folder}/\1", text)
+                done = run(text, folder, kind)
+                count += 1
+                allowed = (0, 4) if re.match(r"attnjit doctor", code) else (0,)
+                print(f"{path.relative_to(root)}: {time.monotonic() - begin:.1f} s: {code.splitlines()[0][:90]}")
+                if done.returncode not in allowed:
+                    problems.append(f"{path.relative_to(root)}: exit code {done.returncode}: {code}\n"
+                                    f"{done.stdout[-800:]}{done.stderr[-800:]}")
+            shutil.rmtree(folder)
+    if not sys.argv[3:]:
+        problems += [f"NOT_RUN names a command that no guide has: {one}" for one in set(NOT_RUN) - left_out]
+    print(f"{count} commands")
+    for line in problems:
+        print(line, file=sys.stderr)
+    return 1 if problems or not count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

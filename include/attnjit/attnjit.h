@@ -31,7 +31,7 @@ extern "C" {
 /* Raised when a function or a field is added; never for a bug fix. */
 #define ATTNJIT_ABI_VERSION 11
 
-/* The version of the library that is loaded, e.g. "0.1.0", and of its ABI. */
+/* The version of the library that is loaded, as MAJOR.MINOR.PATCH, and of its ABI. */
 ATTNJIT_EXPORT const char* attnjit_version(void);
 ATTNJIT_EXPORT uint32_t attnjit_abi_version(void);
 

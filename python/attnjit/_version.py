@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The version of the package. tests/python/package_test.py holds it to CMakeLists.txt."""
-__version__ = "0.1.0"
+"""The version of attnjit. CMakeLists.txt and the wheel's build read it here."""
+__version__ = "0.2.0"

@@ -4,20 +4,23 @@
 
 It is the build backend that pyproject.toml names (PEP 517), and what scripts/wheel runs:
 
-    attnjit_build.py wheel BUILD_FOLDER DIST      from a CMake build folder with attnjit_python built
+    attnjit_build.py wheel BUILD_FOLDER DIST     from a CMake build folder with attnjit_python built
     attnjit_build.py sdist DIST
 
 The wheel holds no Python ABI: the library is opened through ctypes. Its platform tag is the oldest
-glibc that has every symbol that the two binaries need. The same tree gives the same wheel.
+glibc that has every symbol that the two binaries need, and the machine that they are for. The same
+tree gives the same wheel and the same source distribution.
 """
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import io
 import os
 import pathlib
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -26,18 +29,22 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NEWEST_GLIBC = (2, 35)  # that of the images that serving runtimes ship
-MAX_BYTES = 12 << 20
+MAX_BYTES = 9_000_000
 NATIVE = ("attnjit", "libattnjit.so")
 MODIFIED = (2026, 1, 1, 0, 0, 0)  # of every file in the wheel: its content alone decides its bytes
+# Machines by the ELF header's number, with the prefix of the tools that read their binaries here.
+MACHINES = {62: ("x86_64", "x86_64-linux-gnu-"), 183: ("aarch64", "aarch64-linux-gnu-")}
+NEEDED = "a C++20 compiler, CMake 3.25, libfmt, spdlog, nlohmann_json, CLI11 and a static OpenSSL"
+DEBIAN = "g++ cmake ninja-build libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libssl-dev"
 # A source distribution has what the build reads, and its tests stay behind.
 SOURCES = ("CMakeLists.txt", "LICENSE", "README.md", "cmake", "include", "pyproject.toml", "python",
            "src", "templates")
 
 
 def version() -> str:
-    """The version that CMakeLists.txt says."""
-    text = (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")
-    return re.search(r"project\(attnjit VERSION ([\d.]+)", text).group(1)
+    """The version of attnjit."""
+    text = (ROOT / "python/attnjit/_version.py").read_text(encoding="utf-8")
+    return re.search(r'^__version__ = "([\d.]+)"', text, re.MULTILINE).group(1)
 
 
 def project(field: str) -> str:
@@ -46,11 +53,18 @@ def project(field: str) -> str:
     return re.search(rf'^{field} = \[?"([^"]+)"', text, re.MULTILINE).group(1)
 
 
+def classifiers() -> list[str]:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    block = re.search(r"^classifiers = \[(.*?)^\]", text, re.MULTILINE | re.DOTALL).group(1)
+    return re.findall('"(.*?)"', block)
+
+
 def metadata() -> str:
     lines = [("Metadata-Version", "2.4"), ("Name", "attnjit"), ("Version", version()),
              ("Summary", project("description")), ("License-Expression", project("license")),
              ("License-File", "LICENSE"), ("Requires-Python", project("requires-python")),
              ("Requires-Dist", project("dependencies")),
+             *(("Classifier", line) for line in classifiers()),
              ("Description-Content-Type", "text/markdown")]
     head = "".join(f"{name}: {value}\n" for name, value in lines)
     return head + "\n" + (ROOT / project("readme")).read_text(encoding="utf-8")
@@ -64,10 +78,19 @@ def entry_points() -> str:
             f"[sglang.srt.plugins]\nattnjit = {project('attnjit-sglang')}\n")
 
 
+def machine(binary: pathlib.Path) -> tuple[str, str]:
+    """The machine that a binary is for, and the prefix of that machine's tools."""
+    number = int.from_bytes(binary.read_bytes()[18:20], "little")
+    if number not in MACHINES:
+        raise SystemExit(f"wheel: {binary} is for another machine than {MACHINES}")
+    return MACHINES[number]
+
+
 def needed_glibc(binary: pathlib.Path) -> tuple[int, int]:
     """The newest version of glibc that the binary's symbols name."""
-    listed = subprocess.run(["objdump", "-T", binary], check=True, capture_output=True, text=True)
-    found = re.findall(r"\(GLIBC_(\d+)\.(\d+)", listed.stdout)
+    tool = shutil.which(machine(binary)[1] + "objdump") or "objdump"
+    symbols = subprocess.run([tool, "-T", binary], check=True, capture_output=True, text=True)
+    found = re.findall(r"\(GLIBC_(\d+)\.(\d+)", symbols.stdout)
     return max((int(major), int(minor)) for major, minor in found)
 
 
@@ -75,7 +98,7 @@ def platform_tag(binaries: list[pathlib.Path]) -> str:
     glibc = max(needed_glibc(binary) for binary in binaries)
     if glibc > NEWEST_GLIBC:
         raise SystemExit(f"wheel: the binaries need glibc {glibc}; images have {NEWEST_GLIBC}")
-    return f"manylinux_{glibc[0]}_{glibc[1]}_x86_64"
+    return f"manylinux_{glibc[0]}_{glibc[1]}_{machine(binaries[0])[0]}"
 
 
 def modules() -> dict[str, bytes]:
@@ -121,28 +144,35 @@ def write_wheel(build: pathlib.Path, dist: pathlib.Path) -> pathlib.Path:
 def write_sdist(dist: pathlib.Path) -> pathlib.Path:
     """The source distribution: pip builds the wheel from it with CMake and Debian's packages."""
     base = f"attnjit-{version()}"
-    listed = [path for name in SOURCES for path in sorted((ROOT / name).rglob("*"))]
-    listed += [ROOT / name for name in SOURCES]
+    paths = [path for name in SOURCES for path in ((ROOT / name), *(ROOT / name).rglob("*"))]
+    files = {str(path.relative_to(ROOT)): (path.read_bytes(), path.stat().st_mode & 0o111)
+             for path in paths if path.is_file() and "__pycache__" not in path.parts}
+    files["PKG-INFO"] = (metadata().encode(), 0)
     dist.mkdir(parents=True, exist_ok=True)
     sdist = dist / f"{base}.tar.gz"
-    with tarfile.open(sdist, "w:gz", format=tarfile.PAX_FORMAT) as archive:
-        for path in sorted(listed):
-            if path.is_file() and "__pycache__" not in path.parts:
-                archive.add(path, f"{base}/{path.relative_to(ROOT)}", recursive=False)
-        data = metadata().encode()
-        entry = tarfile.TarInfo(f"{base}/PKG-INFO")
-        entry.size = len(data)
-        archive.addfile(entry, io.BytesIO(data))
+    with open(sdist, "wb") as file, gzip.GzipFile("", "wb", mtime=0, fileobj=file) as packed, \
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, (data, executable) in sorted(files.items()):
+            entry = tarfile.TarInfo(f"{base}/{name}")
+            entry.size, entry.mode = len(data), 0o755 if executable else 0o644
+            archive.addfile(entry, io.BytesIO(data))
     return sdist
 
 
 def cmake_build() -> pathlib.Path:
     """A build folder with the native part, for an installation from the sources."""
-    build = ROOT / "build/wheel"
-    subprocess.run(["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release",
-                    "-DATTNJIT_BUILD_TESTS=OFF", "-DATTNJIT_BUILD_BENCH=OFF"], check=True)
-    subprocess.run(["cmake", "--build", build, "--target", "attnjit_python", "--parallel",
-                    str(os.cpu_count() or 1)], check=True)
+    build, jobs = ROOT / "build/wheel", os.cpu_count() or 1
+    print(f"attnjit: compiling takes about {20 // jobs + 1} minutes; pip install -v shows them",
+          flush=True)
+    try:
+        subprocess.run(["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release",
+                        *(["-G", "Ninja"] if shutil.which("ninja") else []),
+                        "-DATTNJIT_BUILD_TESTS=OFF", "-DATTNJIT_BUILD_BENCH=OFF"], check=True)
+        subprocess.run(["cmake", "--build", build, "--target", "attnjit_python", "--parallel",
+                        str(jobs)], check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise SystemExit(f"attnjit: {error}\nA build from the sources needs {NEEDED}.\n"
+                         f"On Debian 12: apt-get install {DEBIAN}") from None
     return build
 
 

@@ -35,15 +35,37 @@ for program in embed embed_static embed_c; do
   [[ $rc == 2 ]] || fail "$program takes an architecture that there is not"
 done
 "$work/prefix/bin/attnjit" --version
-# The same library through pkg-config, where there is one.
-if command -v pkg-config >/dev/null; then
-  export PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name attnjit.pc)")
-  cat > "$work/version.c" <<'C'
+for file in man/man1/attnjit.1 bash-completion/completions/attnjit zsh/site-functions/_attnjit fish/vendor_completions.d/attnjit.fish; do
+  [[ -s "$work/prefix/share/$file" ]] || fail "share/$file is not installed"
+done
+# A program with the shared library needs none of the packages that attnjit is built with.
+mkdir "$work/shared"
+cat > "$work/shared/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.25)
+project(shared LANGUAGES C)
+find_package(attnjit REQUIRED)
+add_executable(version version.c)
+target_link_libraries(version PRIVATE attnjit::attnjit)
+CMAKE
+cat > "$work/shared/version.c" <<'C'
 #include <attnjit/attnjit.h>
 int main(void) { return attnjit_abi_version() == ATTNJIT_ABI_VERSION ? 0 : 1; }
 C
+disabled=()
+for package in fmt spdlog OpenSSL Threads; do disabled+=("-DCMAKE_DISABLE_FIND_PACKAGE_$package=ON"); done
+cmake --no-warn-unused-cli -G Ninja -S "$work/shared" -B "$work/shared/build" -DCMAKE_PREFIX_PATH="$work/prefix" "${disabled[@]}" >/dev/null
+cmake --build "$work/shared/build" >/dev/null
+"$work/shared/build/version"
+# The same libraries through pkg-config, where there is one.
+if command -v pkg-config >/dev/null; then
+  export PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name attnjit.pc)")
   # shellcheck disable=SC2046
-  cc "$work/version.c" -o "$work/version" $(pkg-config --cflags --libs attnjit) \
+  cc "$work/shared/version.c" -o "$work/version" $(pkg-config --cflags --libs attnjit) \
     -Wl,-rpath,"$(pkg-config --variable=libdir attnjit)"
   "$work/version"
+  static=$(pkg-config --static --libs attnjit)
+  # shellcheck disable=SC2046,SC2086
+  cc "$work/shared/version.c" -o "$work/version_static" $(pkg-config --cflags attnjit) ${static/-lattnjit/-l:libattnjit.a}
+  "$work/version_static"
+  if readelf -d "$work/version_static" | grep libattnjit; then fail "the static program needs libattnjit"; fi
 fi

@@ -45,6 +45,8 @@ with tempfile.TemporaryDirectory() as folder:
     assert re.fullmatch(r"attnjit-[\d.]+-py3-none-manylinux_2_\d\d_x86_64\.whl", wheel.name), wheel
 
     sdist = pathlib.Path(run(sys.executable, "-B", backend, "sdist", folder).strip())
+    again = pathlib.Path(run(sys.executable, "-B", backend, "sdist", folder / "2").strip())
+    assert sdist.read_bytes() == again.read_bytes(), "the source distribution is another one each time"
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"PKG-INFO", "pyproject.toml", "CMakeLists.txt", "python/attnjit/__init__.py",
@@ -59,6 +61,13 @@ with tempfile.TemporaryDirectory() as folder:
                    "ATTNJIT_CACHE_DIR": str(folder / "cache")}
     modules = run(python, "-c", "import sys, attnjit; print(*sys.modules)", env=environment)
     assert not {"torch", "numpy"} & set(modules.split()), "imports what it does not require"
+
+    # All say one version.
+    said = run(python, "-c", "import attnjit, attnjit._abi as a, importlib.metadata as m; "
+               "print(attnjit.__version__, a.Library(a.library_path()).version().decode(), m.version('attnjit'), "
+               "m.metadata('attnjit')['License-Expression'])", env=environment).split()
+    command = run(folder / "venv/bin/attnjit", "--version", env=environment).split()[1]
+    assert len({*said[:3], command}) == 1 and said[3] == "Apache-2.0", f"{said}, {command}"
 
     # A toolkit comes before the wheel, by either variable; a folder that has no NVRTC is none.
     toolkit = folder / "toolkit"

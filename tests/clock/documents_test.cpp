@@ -33,6 +33,14 @@ TEST(ClockDocuments, EveryNumberStandsThereWithItsSource) {
     const std::size_t table = page.find(fmt::format("### {}\n", to_string(arch)));
     ASSERT_NE(table, std::string::npos);
     for (const ParameterRow& row : parameter_table(arch)) {
+      // What is assumed to be another architecture's is not repeated, and is that.
+      if (row.from == "as sm_90a" || row.from == "as sm_100a") {
+        const Arch other = row.from == "as sm_90a" ? Arch::kSm90a : Arch::kSm100a;
+        for (const ParameterRow& of : parameter_table(other)) {
+          if (of.name == row.name) EXPECT_EQ(of.value, row.value) << row.name;
+        }
+        continue;
+      }
       const std::string line =
           fmt::format("\n| `{}` | {}{}{} | {} | {} |\n", row.name, row.value,
                       row.unit.empty() ? "" : " ", row.unit, to_string(row.source), row.from);

@@ -273,6 +273,7 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
             impl = layers[name].impl
             impl.configure(vllm_config)
             vllm_service.ask(vllm_specs(*impl.asked(layers[name], server)))
+        self._sinks = _Sinks([layers[name].impl for name in layer_names])
 
     @classmethod
     def get_cudagraph_support(cls, vllm_config: Any, kv_cache_spec: Any) -> AttentionCGSupport:
@@ -291,6 +292,7 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
               fast_build: bool = False) -> AttnjitMetadata:
         common = common_attn_metadata
         causal = common.causal
+        self._sinks.convert()
         if isinstance(causal, torch.Tensor) and causal.dtype is not torch.int32:
             raise ValueError(f"attnjit: requests' causal flags are of {causal.dtype}, not int32")
         made = AttnjitMetadata(
@@ -318,7 +320,28 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
 
     def update_block_table(self, metadata: AttnjitMetadata, blk_table: torch.Tensor,
                            slot_mapping: torch.Tensor) -> AttnjitMetadata:
+        self._sinks.convert()
         return replace(metadata, block_table=blk_table, slot_mapping=slot_mapping)
+
+
+class _Sinks:
+    """The sinks of a group of layers, which the kernels read in f32.
+
+    NOTE: they are converted before each step, and not once: weights may be loaded anew. One kernel
+    outside of the graph does it for all layers.
+    """
+
+    def __init__(self, impls: List[Any]) -> None:
+        others = [impl for impl in impls
+                  if impl.sinks is not None and impl.sinks.dtype is not torch.float32]
+        for impl in others:
+            impl.sinks_f32 = impl.sinks.float()
+        self._given = [impl.sinks for impl in others]
+        self._made = [impl.sinks_f32 for impl in others]
+
+    def convert(self) -> None:
+        if self._made:
+            torch._foreach_copy_(self._made, self._given)
 
 
 def _context_parallel(kv_cache_spec: Any) -> Tuple[int, int]:
@@ -356,7 +379,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         self.sliding_window, self.soft_cap = sliding_window, logits_soft_cap
         self.kv_cache_dtype, self.attn_type = kv_cache_dtype, attn_type
         self.kv_sharing_target_layer_name = kv_sharing_target_layer_name
-        self.sinks = sinks
+        self.sinks, self.sinks_f32 = sinks, sinks  #: the second are the builder's
         self._encodes = attn_type in _ENCODERS
         self._eight_bits = kv_cache_dtype in EIGHT_BITS and not self._encodes
         self._slopes = (None if alibi_slopes is None
@@ -364,7 +387,6 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         self._score_mod = (ScoreMod({"kind": "softcap", "cap": float(logits_soft_cap)})
                            if logits_soft_cap else None)
         self._masks: Dict[Any, Mask] = {}
-        self._sink: Optional[torch.Tensor] = None
         self._views: Tuple[Any, Any, Any] = (None, None, None)
         self._partition_keys, self._prefix_window, self._images = 0, None, False
         self._quantises = False  # Q of prompts, here; decodes have it in 16 bits
@@ -507,12 +529,6 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
             self._score_mod = alibi(self._slopes)
         return self._score_mod
 
-    def _sinks(self) -> Optional[torch.Tensor]:
-        if self.sinks is None or self.sinks.dtype is torch.float32:
-            return self.sinks
-        # NOTE: converted in each step: weights may be loaded anew.
-        return self.sinks.float()
-
     def forward(self, layer: Any, query: torch.Tensor, key: Optional[torch.Tensor],
                 value: Optional[torch.Tensor], kv_cache: torch.Tensor,
                 attn_metadata: Optional[AttnjitMetadata], output: torch.Tensor,
@@ -526,7 +542,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         step, rows = attn_metadata, attn_metadata.num_actual_tokens
         q = query[:rows].view(rows, self.num_heads, self.head_size)
         out = output[:rows].view(rows, self.num_heads, -1)
-        shared = dict(out=out, service=service(), scale=self.scale, sink=self._sinks(),
+        shared = dict(out=out, service=service(), scale=self.scale, sink=self.sinks_f32,
                       score_mod=self._modification(query.device), output_scale=output_scale)
         if self._encodes:
             self._encode(q, key[:rows], value[:rows], step, shared)

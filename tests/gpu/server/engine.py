@@ -120,7 +120,7 @@ class Engine:
                     (last[r] - first[r]) / (load.outputs - 1) for r in first), 4)}
 
     def trace(self, requests, prompt, tokens):
-        """Kernels of decodes, by time: microseconds in all, and calls."""
+        """Kernels of decodes, and of the high load, by time: microseconds in all, and calls."""
         prompts = self._prompts([prompt] * requests, 5)
         self._generate(prompts, tokens)
         self.llm.collective_rpc("start_trace")
@@ -129,7 +129,10 @@ class Engine:
         self.llm.collective_rpc("start_trace")
         self._generate(prompts, 1 + tokens)
         both = self.llm.collective_rpc("stop_trace")[0]
-        return {"prompt": first, "prompt_and_decodes": both, "tokens": tokens}
+        self.llm.collective_rpc("start_trace")
+        high = self.load("high")
+        return {"prompt": first, "prompt_and_decodes": both, "tokens": tokens, "high": high,
+                "high_kernels": self.llm.collective_rpc("stop_trace")[0]}
 
 
 def rounded(values):

@@ -125,6 +125,12 @@ def decode_kernels(trace):
                    for us, count, key in sorted(left, reverse=True)[:16])
 
 
+def load_kernels(trace):
+    rows = trace["high_kernels"]
+    return f"{sum(us for _, us, _ in rows):.0f} in all" + "".join(
+        f"\n       {us:8.0f} {count:6} {key[:100]}" for key, us, count in rows[:16])
+
+
 def keys(verdict, name, record, folder):
     """Each kernel that was asked for is one that the manifest has, and none was compiled."""
     asked = folder / f"keys-{record['stage']}-{record['model']}-{record['cache']}.jsonl"
@@ -186,6 +192,7 @@ def main():
         for backend, record in found.items():
             if "trace" in record:
                 verdict.say(f"{name}, {backend}, us a decode step", decode_kernels(record["trace"]))
+                verdict.say(f"{name}, {backend}, us of the high load", load_kernels(record["trace"]))
         if found["ATTNJIT"].get("starts"):
             mine, theirs = (statistics.median(found[backend].get("starts") or [math.nan])
                             for backend in sorted(found))

@@ -119,8 +119,8 @@ class Engine:
                 "tpot_ms": round(1e3 * statistics.median(
                     (last[r] - first[r]) / (load.outputs - 1) for r in first), 4)}
 
-    def trace(self, requests, prompt, tokens):
-        """Kernels of decodes, and of the high load, by time: microseconds in all, and calls."""
+    def trace(self, load, requests, prompt, tokens):
+        """Kernels of decodes, and of a load, by time: microseconds in all, and calls."""
         prompts = self._prompts([prompt] * requests, 5)
         self._generate(prompts, tokens)
         self.llm.collective_rpc("start_trace")
@@ -130,9 +130,9 @@ class Engine:
         self._generate(prompts, 1 + tokens)
         both = self.llm.collective_rpc("stop_trace")[0]
         self.llm.collective_rpc("start_trace")
-        high = self.load("high")
-        return {"prompt": first, "prompt_and_decodes": both, "tokens": tokens, "high": high,
-                "high_kernels": self.llm.collective_rpc("stop_trace")[0]}
+        self.load(load)
+        return {"prompt": first, "prompt_and_decodes": both, "tokens": tokens,
+                "load": self.llm.collective_rpc("stop_trace")[0]}
 
 
 def rounded(values):

@@ -126,7 +126,7 @@ def decode_kernels(trace):
 
 
 def load_kernels(trace):
-    rows = trace["high_kernels"]
+    rows = trace["load"]
     return f"{sum(us for _, us, _ in rows):.0f} in all" + "".join(
         f"\n       {us:8.0f} {count:6} {key[:100]}" for key, us, count in rows[:16])
 
@@ -192,7 +192,7 @@ def main():
         for backend, record in found.items():
             if "trace" in record:
                 verdict.say(f"{name}, {backend}, us a decode step", decode_kernels(record["trace"]))
-                verdict.say(f"{name}, {backend}, us of the high load", load_kernels(record["trace"]))
+                verdict.say(f"{name}, {backend}, us of a load", load_kernels(record["trace"]))
         if found["ATTNJIT"].get("starts"):
             mine, theirs = (statistics.median(found[backend].get("starts") or [math.nan])
                             for backend in sorted(found))

@@ -293,7 +293,8 @@ def speed(engines_of_case, given, deadline):
         if repeat < 0 and given.logprobs:
             check(engines_of_case, given, deadline)
     for one in engines_of_case if given.trace else ():
-        one.record.write(trace=one.order("trace", *map(int, given.trace.split(","))))
+        load, *sizes = given.trace.split(",")
+        one.record.write(trace=one.order("trace", load, *map(int, sizes)))
 
 
 STAGES = {"check": check, "speed": speed}
@@ -312,8 +313,8 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--loads", default=",".join(engines.LOADS))
     parser.add_argument("--logprobs", action="store_true", help="of speed's engines, too")
-    parser.add_argument("--trace", default="", metavar="REQUESTS,PROMPT,TOKENS",
-                        help="the kernels' times in decodes, e.g. 64,1024,32")
+    parser.add_argument("--trace", default="", metavar="LOAD,REQUESTS,PROMPT,TOKENS",
+                        help="the kernels' times in a load and in decodes, e.g. high,64,1024,32")
     parser.add_argument("--start-seconds", type=float, default=240, help="of an engine")
     parser.add_argument("--memory", type=float, default=132, metavar="GIB", help="of the GPU")
     parser.add_argument("--arch", default="sm_90a")

@@ -68,7 +68,7 @@ class Extension:
     def start_trace(self):
         from torch.profiler import ProfilerActivity, profile
 
-        self._trace = profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU])
+        self._trace = profile(activities=[ProfilerActivity.CUDA])
         self._trace.start()
 
     def stop_trace(self):

@@ -56,6 +56,7 @@ class Case:
     cache: str = "auto"
     mode: str = "graphs"
     folder: pathlib.Path = None
+    check_folder: pathlib.Path = None
     text: str = ""  #: what the command line calls it
     options: dict = dataclasses.field(default_factory=dict)
 
@@ -92,8 +93,9 @@ def case_of(text, given):
     cache = more[0] if more and more[0] else "auto"
     if shapes.is_mla(config) or "head_dim" in config:
         case = Case(name, config, cache, given.mode, text=text, options=json.loads(given.options))
-        case.folder = shapes.write(pathlib.Path(given.models, f"layers{config['num_hidden_layers']}"),
-                                   name, config)
+        root = pathlib.Path(given.models, f"layers{config['num_hidden_layers']}")
+        case.folder = shapes.write(root, name, config)
+        case.check_folder = shapes.write(root, f"{name}-all-experts", shapes.all_experts(config))
         return case
     raise SystemExit(f"run: {name} says no head_dim")
 
@@ -128,7 +130,7 @@ class Running:
         self.log = logs / f"{record.path.stem}.log"
         self.log.write_text("", encoding="utf-8")  # of an earlier run
         if stage == "check":
-            case = dataclasses.replace(case, mode="eager")
+            case = dataclasses.replace(case, mode="eager", folder=case.check_folder)
         self._pipe, theirs = multiprocessing.Pipe()
         self._process = multiprocessing.get_context(method).Process(
             target=engines.serve, args=(theirs, str(self.log), environment, make, case, backend,
@@ -166,9 +168,9 @@ class Running:
         except OSError:
             pass  # it has ended: answer() tells why
 
-    def order(self, name, *arguments):
+    def order(self, name, *arguments, seconds=_ANSWER_SECONDS):
         self.send(name, *arguments)
-        return self.answer()
+        return self.answer(seconds)
 
     def end(self):
         """NOTE: the process leads a group: vLLM's engine of it ends, too."""
@@ -294,7 +296,8 @@ def speed(engines_of_case, given, deadline):
             check(engines_of_case, given, deadline)
     for one in engines_of_case if given.trace else ():
         load, *sizes = given.trace.split(",")
-        one.record.write(trace=one.order("trace", load, *map(int, sizes)))
+        one.record.write(trace=one.order("trace", load, *map(int, sizes),
+                                         seconds=3 * _ANSWER_SECONDS))
 
 
 STAGES = {"check": check, "speed": speed}

@@ -101,6 +101,14 @@ def tiny(config):
     return made
 
 
+def all_experts(config):
+    """The same model with each token going to all experts: a router's near ties are decided by
+    roundings, and then all that follows is another model's."""
+    each = config.get("num_local_experts", config.get("n_routed_experts"))
+    names = ("num_experts_per_tok", "experts_per_token")
+    return {**config, **{name: each for name in names if name in config}}
+
+
 def weight_bytes(config):
     """Of a model in 16 bits, about."""
     hidden, layers = config["hidden_size"], config["num_hidden_layers"]

@@ -134,7 +134,7 @@ def expected(q, cache, step, rows, keys, window, cap, sinks, layer=None):
 def layers():
     layer = torch.nn.Module()
     for window, cap, sinks in ((None, None, None), (5, None, None), (None, 7.0, None),
-                               (5, 7.0, torch.randn(HEADS))):
+                               (5, 7.0, torch.randn(HEADS, dtype=torch.bfloat16))):
         impl = AttnjitImpl(HEADS, DEPTH, 0.3, KV_HEADS, None, window, "auto", cap, sinks=sinks)
         builder = builder_of(impl, layer, torch.bfloat16)
         assert reference.ON_GPU or [not one.get("ragged") for one in prewarmed] == [False, True]
@@ -144,6 +144,8 @@ def layers():
             # Prompts, chunks and decodes; decodes alone; a graph's padding: no rows and no keys.
             for rows, keys in (([7, 1, 20], [7, 33, 40]), ([1, 1], [17, 40]),
                                ([4, 4], [33, 17]), ([3, 1, 0, 0], [20, 9, 0, 0])):
+                if sinks is not None:
+                    sinks.copy_(torch.randn(HEADS))  # weights that were loaded anew
                 step = metadata(builder, rows, keys)
                 q = torch.randn(sum(rows) + 2, HEADS, DEPTH, dtype=reference.DTYPE)
                 out = torch.full((len(q), HEADS * DEPTH), 9.0, dtype=q.dtype)  # vLLM pads tokens

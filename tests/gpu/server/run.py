@@ -192,7 +192,10 @@ def say(text):
 
 def prepare_environment():
     """For vLLM's processes: no network, and this folder's extension of its workers."""
-    os.environ.update({"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"})
+    os.environ.update({"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1",
+                       # Several engines wait while one computes: with a process each for scheduler and
+                       # model they wait by spinning, and steps take up to twice their time.
+                       "VLLM_ENABLE_V1_MULTIPROCESSING": "0"})
     path = [str(pathlib.Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
 

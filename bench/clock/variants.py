@@ -128,8 +128,8 @@ def main():
     if options.table:
         rows = [row for row in (row_of(options.attnjit, e, times) for e in entries) if row]
         with open(options.table, "w", encoding="utf-8") as file:
-            json.dump({"name": "modelled", "source": SOURCE, "rows": rows}, file, indent=1)
-            file.write("\n")
+            lines = ",\n".join("  " + json.dumps(row) for row in rows)
+            file.write(f'{{\n "name": "modelled",\n "source": {json.dumps(SOURCE)},\n "rows": [\n{lines}\n ]\n}}\n')
     return 0
 
 

@@ -9,13 +9,9 @@
 
 #include "plan/kernel/family_traits.h"
 #include "plan/merge/merge_plan.h"
-#include "plan/sm100/sm100_json.h"
 #include "plan/sm100/sm100_plan.h"
-#include "plan/sm100_mla/sm100_mla_json.h"
 #include "plan/sm100_mla/sm100_mla_plan.h"
-#include "plan/sm90/sm90_json.h"
 #include "plan/sm90/sm90_plan.h"
-#include "plan/sm90_mla/sm90_mla_json.h"
 #include "plan/sm90_mla/sm90_mla_plan.h"
 
 namespace attnjit {

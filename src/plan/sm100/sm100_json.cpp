@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prints an Sm100Plan as JSON.
-#include "plan/sm100/sm100_json.h"
+#include "plan/sm100/sm100_plan.h"
+
+#include <nlohmann/json.hpp>
 
 #include <string>
 #include <utility>
@@ -8,7 +10,6 @@
 
 #include "plan/kernel/json_fields.h"
 #include "plan/kernel/signature.h"
-#include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {
 namespace {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -256,5 +257,8 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
 
 /// What a tuning row may choose, with what this plan has.
 std::vector<TuningKnob> sm100_knobs(const Sm100Plan& plan);
+
+/// Adds the plan's own fields to a plan's JSON.
+void add_sm100(const Sm100Plan& plan, nlohmann::ordered_json& json);
 
 }  // namespace attnjit

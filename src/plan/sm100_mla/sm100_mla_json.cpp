@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prints an Sm100MlaPlan as JSON.
-#include "plan/sm100_mla/sm100_mla_json.h"
+#include "plan/sm100_mla/sm100_mla_plan.h"
 
 #include <nlohmann/json.hpp>
 
 #include "plan/kernel/json_fields.h"
-#include "plan/sm100_mla/sm100_mla_plan.h"
 
 namespace attnjit {
 namespace {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -65,5 +66,8 @@ Status plan_sm100_mla_launch(const KernelPlan& plan, const LaunchRequest& reques
 
 /// What a tuning row may choose, with what this plan has.
 std::vector<TuningKnob> sm100_mla_knobs(const KernelPlan& plan);
+
+/// Adds the plan's own fields to a plan's JSON.
+void add_sm100_mla(const Sm100MlaPlan& plan, nlohmann::ordered_json& json);
 
 }  // namespace attnjit

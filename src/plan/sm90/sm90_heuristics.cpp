@@ -8,7 +8,7 @@
 #include "plan/kernel/partials.h"
 #include "plan/launch/row_tiles.h"
 #include "plan/map/map_plan.h"
-#include "plan/sm90/sm90_knobs.h"
+#include "plan/sm90/sm90_fields.h"
 #include "plan/sm90/sm90_layout.h"
 #include "plan/sm90/sm90_roles.h"
 #include "plan/sm90/sm90_tiling.h"

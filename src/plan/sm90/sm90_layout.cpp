@@ -9,7 +9,7 @@
 #include "plan/kernel/forward_support.h"
 #include "plan/launch/row_tiles.h"
 #include "plan/mla/mla_tiles.h"
-#include "plan/sm90/sm90_knobs.h"
+#include "plan/sm90/sm90_fields.h"
 #include "plan/sm90/sm90_roles.h"
 
 namespace attnjit {

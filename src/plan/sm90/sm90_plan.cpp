@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "plan/kernel/forward_support.h"
+#include "plan/sm90/sm90_fields.h"
 #include "plan/sm90/sm90_heuristics.h"
-#include "plan/sm90/sm90_knobs.h"
 #include "plan/sm90/sm90_layout.h"
 #include "plan/sm90/sm90_roles.h"
 #include "plan/sm90/sm90_tiling.h"

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -145,5 +146,8 @@ std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan);
 
 /// The query heads in a tile's rows: a group's, or one.
 int sm90_packed_heads(const Sm90Plan& plan, const AttentionSpec& spec);
+
+/// Adds the plan's own fields to a plan's JSON.
+void add_sm90(const Sm90Plan& plan, nlohmann::ordered_json& json);
 
 }  // namespace attnjit

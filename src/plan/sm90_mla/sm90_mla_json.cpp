@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prints an Sm90MlaPlan as JSON.
-#include "plan/sm90_mla/sm90_mla_json.h"
+#include "plan/sm90_mla/sm90_mla_plan.h"
 
 #include <nlohmann/json.hpp>
-
-#include "plan/sm90_mla/sm90_mla_plan.h"
 
 namespace attnjit {
 

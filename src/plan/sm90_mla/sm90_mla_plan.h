@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -60,5 +61,8 @@ Status plan_sm90_mla_launch(const KernelPlan& plan, const LaunchRequest& request
 
 /// What a tuning row may choose, with what this plan has.
 std::vector<TuningKnob> sm90_mla_knobs(const KernelPlan& plan);
+
+/// Adds the plan's own fields to a plan's JSON.
+void add_sm90_mla(const Sm90MlaPlan& plan, nlohmann::ordered_json& json);
 
 }  // namespace attnjit

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choices of an sm_90a plan that a tuning row may make.
+// The fields of an Sm90Plan as tuning rows and the kernel see them.
 //
 // Thread rules: pure functions.
 #pragma once
@@ -14,7 +14,11 @@ namespace attnjit {
 /// Stages of K, and of tiles that are rewritten, that the knobs allow.
 inline constexpr int kSm90MaxStages = 6, kSm90MaxRowStages = 4;
 
-/// The knobs of the forward kernel.
+/// What a tuning row may choose.
 std::vector<Knob<Sm90Plan>> sm90_forward_knobs(const Sm90Plan& plan);
+
+/// The members of Config, or of Config::Low (body 1).
+std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const Sm90Plan& sm90,
+                                           int body);
 
 }  // namespace attnjit

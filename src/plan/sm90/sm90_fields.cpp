@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of an Sm90Plan, as JSON shows them, as a tuning row chooses them and as the kernel
+// reads them.
+#include "plan/sm90/sm90_fields.h"
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "plan/kernel/constants.h"
+#include "plan/kernel/forward_support.h"
+#include "plan/kernel/json_fields.h"
+#include "plan/kernel/partials.h"
+#include "plan/map/map_plan.h"
+#include "plan/sm90/sm90_layout.h"
+#include "plan/sm90/sm90_roles.h"
+#include "plan/sm90/sm90_tiling.h"
+
+namespace attnjit {
+namespace {
+
+const Field<Sm90Plan> kSm90Fields[] = {
+    {"BM", &Sm90Plan::BM},
+    {"BN", &Sm90Plan::BN},
+    {"box_keys", &Sm90Plan::box_keys},
+    {"num_consumers", &Sm90Plan::num_consumers},
+    {"ctas_per_sm", &Sm90Plan::ctas_per_sm},
+    {"num_stages", &Sm90Plan::num_stages},
+    {"num_v_stages", &Sm90Plan::num_v_stages},
+    {"num_q_stages", &Sm90Plan::num_q_stages},
+    {"num_row_stages", &Sm90Plan::num_row_stages},
+    {"o_blocks", &Sm90Plan::o_blocks},
+    {"ping_pong", &Sm90Plan::ping_pong},
+    {"pair_tiles", &Sm90Plan::pair_tiles},
+    {"kv_lens", &Sm90Plan::kv_lens},
+    {"claims_work", &Sm90Plan::claims_work},
+    {"row_copies", &Sm90Plan::row_copies},
+    {"overlaps", &Sm90Plan::overlaps},
+    {"listed", &Sm90Plan::listed},
+    {"mapped", &Sm90Plan::mapped},
+    {"map_bits", &Sm90Plan::map_bits},
+    {"split", &Sm90Plan::split},
+    {"runs", &Sm90Plan::runs},
+    {"partition_tiles", &Sm90Plan::partition_tiles},
+    {"rescale_by_row", &Sm90Plan::rescale_by_row},
+    {"pack_gqa", &Sm90Plan::pack_gqa},
+    {"l2_bytes", &Sm90Plan::l2_bytes},
+    {"producer_registers", &Sm90Plan::producer_registers},
+    {"consumer_registers", &Sm90Plan::consumer_registers},
+    {"padded_qk_depth", &Sm90Plan::padded_qk_depth},
+    {"padded_ov_depth", &Sm90Plan::padded_ov_depth},
+    {"q_bytes", &Sm90Plan::q_bytes},
+    {"k_bytes", &Sm90Plan::k_bytes},
+    {"v_bytes", &Sm90Plan::v_bytes},
+    {"v_row_stage_bytes", &Sm90Plan::v_row_stage_bytes},
+    {"k_row_stage_bytes", &Sm90Plan::k_row_stage_bytes},
+    {"widens_kv", &Sm90Plan::widens_kv},
+    {"kv_row_bytes", &Sm90Plan::kv_row_bytes},
+    {"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs},
+    {"sums_by_product", &Sm90Plan::sums_by_product},
+    {"held_q_steps", &Sm90Plan::held_q_steps},
+    {"p_bias", &Sm90Plan::p_bias},
+    {"rescale_threshold", &Sm90Plan::rescale_threshold},
+};
+
+}  // namespace
+
+void add_sm90(const Sm90Plan& plan, nlohmann::ordered_json& json) {
+  add_fields(kSm90Fields, plan, json);
+  if (plan.low != nullptr) {
+    nlohmann::ordered_json low = nlohmann::ordered_json::object();
+    add_fields(kSm90Fields, *plan.low, low);
+    json["low_body"] = std::move(low);
+  }
+}
+
+std::vector<Knob<Sm90Plan>> sm90_forward_knobs(const Sm90Plan& plan) {
+  const bool transposes = plan.num_row_stages > 0 && !plan.widens_kv;  // e4m3
+  // A lane of the four warps that copy finds a row.
+  std::vector<std::int64_t> keys{64, 80, 96, 112, 128};
+  if (!plan.row_copies) keys.insert(keys.end(), {144, 160, 176, 192});
+  // A step of P is 32 keys.
+  if (transposes) keys = {64, 96, 128, 160, 192, 224};
+  // A lane widens a key.
+  if (plan.widens_kv) keys = {64, 96, 128, 160, 192};
+  // A block of a map is whole tiles.
+  if (plan.mapped) std::erase_if(keys, [](std::int64_t one) { return kMapBlock % one != 0; });
+  std::vector<Knob<Sm90Plan>> all{
+      {"BN", &Sm90Plan::BN, std::move(keys)},
+      {"num_stages", &Sm90Plan::num_stages, {2, 3, 4, 5, kSm90MaxStages}},
+      {"num_q_stages", &Sm90Plan::num_q_stages, {1, 2}},
+  };
+  if (plan.num_consumers > 1) {
+    if (!plan.mapped && !plan.widens_kv) {
+      all.push_back({"num_consumers", &Sm90Plan::num_consumers, {2, 3}});
+    }
+    all.push_back({"ping_pong", &Sm90Plan::ping_pong, {0, 1}});
+  }
+  if (plan.num_row_stages > 0) {
+    all.push_back({"num_row_stages", &Sm90Plan::num_row_stages, {1, 2, 3, kSm90MaxRowStages}});
+  }
+  if (transposes) {
+    all.push_back({"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs, {0, 1, 2, 3, 4}});
+  }
+  all.push_back({"pair_tiles", &Sm90Plan::pair_tiles, {0, 1}});
+  if (plan.claims_work) all.push_back({"claims_work", &Sm90Plan::claims_work, {0, 1}});
+  return all;
+}
+
+std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan) {
+  return chosen_knobs(sm90_forward_knobs(plan), plan);
+}
+
+std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const Sm90Plan& sm90,
+                                           int body) {
+  const AttentionSpec& spec = *resolved;
+  Constants constants;
+  constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
+  constants.add_bool("kE4m3", is_e4m3(spec));
+  constants.add_bool("kWidensKv", sm90.widens_kv);
+  constants.add("kKvRowBytes", sm90.kv_row_bytes);
+  constants.add("kScales", static_cast<int>(spec.scales));
+  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
+  constants.add_bool("kOutputBf16", output == Dtype::kBf16);
+  constants.add("kOutputBytes", size_of(output));
+  constants.add("kQkDepth", spec.qk_depth);
+  constants.add("kOvDepth", spec.ov_depth);
+  constants.add("kGroup", spec.group);
+  constants.add_bool("kSink", spec.sink);
+  constants.add_bool("kReturnLse", spec.return_lse);
+  constants.add_bool("kLseIncludesSink", spec.lse_includes_sink);
+  constants.add("kConsumers", sm90.num_consumers);
+  constants.add("kThreads", sm90.threads());
+  constants.add("kCtasPerSm", sm90.ctas_per_sm);
+  constants.add("kCluster", 1);
+  constants.add("kTileM", sm90.BM);
+  constants.add("kTileN", sm90.BN);
+  constants.add("kPageSize", spec.page_size);
+  constants.add("kBoxKeys", sm90.box_keys);
+  constants.add_bool("kRowCopies", sm90.row_copies);
+  constants.add_bool("kRagged", spec.ragged);
+  constants.add_bool("kRaggedKv", spec.ragged_kv);
+  constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
+  constants.add_bool("kOverlaps", sm90.overlaps);
+  constants.add_bool("kListed", sm90.listed);
+  constants.add_bool("kMapped", sm90.mapped);
+  constants.add_bool("kMapBits", sm90.map_bits);
+  constants.add_bool("kSplit", sm90.split);
+  // Of those alone: templates/common/run_marks.cuh.
+  if (sm90.runs) constants.add_bool("kRuns", true);
+  if (sm90.head_runs()) constants.add_bool("kHeadRuns", true);
+  if (sm90.cuts) constants.add_bool("kCuts", true);
+  if (sm90.head_runs() || sm90.parks_list || sm90.cuts) {
+    constants.add("kListsOffset", sm90_begin_of(Sm90Region::kLists, sm90));
+  }
+  if (sm90.few_registers) constants.add_bool("kFewRegisters", true);
+  if (sm90.places_rows_anew) constants.add_bool("kPlacesRowsAnew", true);
+  if (sm90.parks_work) {
+    constants.add("kParkedOffset", sm90_begin_of(Sm90Region::kParked, sm90));
+    constants.add("kParkedBytes", kSm90ParkedBytes);
+  }
+  if (sm90.sums_by_product) {
+    constants.add("kOnesOffset", sm90_begin_of(Sm90Region::kOnes, sm90));
+  }
+  if (sm90.key_scales) {
+    constants.add("kKeyScalesOffset", sm90_begin_of(Sm90Region::kKeyScales, sm90));
+  }
+  constants.add("kPartitionTiles", sm90.partition_tiles);
+  constants.add_bool("kMergeOnePart", merges_one_part(spec));
+  constants.add_bool("kRescaleByRow", sm90.rescale_by_row);
+  constants.add("kStages", sm90.num_stages);
+  constants.add("kVStages", sm90.num_v_stages);
+  constants.add("kRowStages", sm90.num_row_stages);
+  constants.add("kQStages", sm90.num_q_stages);
+  if (sm90.num_row_stages > 0) {
+    constants.add("kFirstVRewriter", kSm90FirstVRewriter);
+    constants.add("kVRewriters", kSm90VRewriters);
+  }
+  if (sm90.widens_kv) constants.add("kKRewriters", kSm90KRewriters);
+  constants.add_bool("kPingPong", sm90.ping_pong);
+  constants.add_bool("kPairTiles", sm90.pair_tiles);
+  const int packed_heads = sm90_packed_heads(sm90, spec);
+  if (kSm90ConsumerRows % packed_heads == 0) {
+    constants.add("kGqaShift", rows_shift(packed_heads));
+  } else {
+    constants.add("kGqaShift", 0);
+    constants.add("kUnitPositions", kSm90ConsumerRows / packed_heads);
+  }
+  constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
+  constants.add("kHeldQSteps", sm90.held_q_steps);
+  constants.add_float("kRescaleThreshold", sm90.rescale_threshold);
+  constants.add_float("kPBias", sm90.p_bias);
+  constants.add("kExp2FmaPairs", sm90.exp2_fma_pairs);
+  constants.add("kProducerRegisters", sm90.producer_registers);
+  constants.add("kConsumerRegisters", sm90.consumer_registers);
+  constants.add("kBody", body);
+  constants.add("kQOffset", sm90_begin_of(Sm90Region::kQ, sm90));
+  constants.add("kKOffset", sm90_begin_of(Sm90Region::kK, sm90));
+  constants.add("kVOffset", sm90_begin_of(Sm90Region::kV, sm90));
+  constants.add("kRowsOffset", sm90_begin_of(Sm90Region::kVRows, sm90));
+  constants.add("kRowWordsOffset", sm90_begin_of(Sm90Region::kRowWords, sm90));
+  constants.add("kWorkBytes", sm90_work_bytes(sm90));
+  constants.add("kWorkOffset", sm90_begin_of(Sm90Region::kWork, sm90));
+  constants.add("kNotesOffset", sm90_begin_of(Sm90Region::kNotes, sm90));
+  constants.add("kNoteBytes", sm90_note_bytes(sm90));
+  constants.add("kBarrierOffset", sm90_begin_of(Sm90Region::kBarriers, sm90));
+  int first_barrier = 0;
+  for (const Sm90BarrierGroup& group : sm90_barrier_groups(sm90)) {
+    constants.add(group.constant, first_barrier);
+    first_barrier += group.count;
+  }
+  constants.add_barriers(sm90.barriers);
+  constants.add("kOBlocks", sm90.o_blocks);
+  constants.add("kOOffset", sm90_begin_of(Sm90Region::kO, sm90));
+  constants.add("kSmemBytes", sm90.smem_bytes);
+  constants.add_users(spec);
+  return std::move(constants).take();
+}
+
+}  // namespace attnjit

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel families: what each knows to do.
-//
-// Thread rules: constant data.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

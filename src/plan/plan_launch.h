@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // plan_launch() again and again into the same memory, and with the partitions that a test wants.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <optional>

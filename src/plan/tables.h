@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tuning tables that travel inside the library.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <string_view>

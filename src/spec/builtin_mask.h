@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Expressions that say no more than a built-in mask, whose kernels know more of it.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <optional>

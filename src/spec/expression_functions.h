@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operators and functions of expressions: one row says of each what it is to the parser, to the
 // evaluator, over ranges, as stack code and as CUDA C++.
-//
-// Thread rules: constant data and pure functions.
 #pragma once
 
 #include <concepts>

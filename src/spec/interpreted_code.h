@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel that interprets is given of a spec: its mask and score modification as stack code.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <span>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // JsonValue: parsed JSON that knows where in the text each value stands, read under limits.
-//
-// Thread rules: plain values; parse_json is a pure function.
 #pragma once
 
 #include <cstddef>

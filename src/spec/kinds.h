@@ -4,8 +4,6 @@
 //
 // What a kind means is said twice on purpose: by its device type (templates/common/) and by the
 // reference that checks it (src/verify/mask_and_score_mod.cpp).
-//
-// Thread rules: constant data and pure functions.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A whole mask, built-in masks and trees among it, as one expression.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include "attnjit/result.h"

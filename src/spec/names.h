@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names that custom code declares and sees, and whether a name may be declared.
-//
-// Thread rules: constant data and pure functions.
 #pragma once
 
 #include <span>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // templates/common/ranges.cuh for the host: what that file expects of common/expression.cuh, which
 // is for devices.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a ResolvedSpec holds, and how one is made.
-//
-// Thread rules: constant values and pure functions.
 #pragma once
 
 #include <cstdint>

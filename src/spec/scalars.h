@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The numbers of a spec's masks and score modification, as kernels and launches name them.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cstddef>

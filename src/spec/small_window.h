@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // How few keys make a window worth kernels of its own.
-//
-// Thread rules: constant data.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What custom code computes, and where it is wrong.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one table of a spec's fields: the JSON reader and writer, the validator and the command
 // line's flags all read it, so a field is described once.
-//
-// Thread rules: constant data.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns a JSON object into a ResolvedSpec, collecting every problem.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <string>

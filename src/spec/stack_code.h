@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles expressions to stack code, which a kernel interprets (templates/common/stack_code.cuh).
-//
-// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <cstdint>

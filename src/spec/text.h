@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small text helpers of the spec room's messages: safe quoting, suggestions, lists.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <span>

@@ -4,8 +4,6 @@
 // Positions and lengths are sums of variables that are not negative (position_form in the source),
 // so that each is a linear form, and a comparison is decided where the difference's form has one
 // sign. What is decided holds for every row and key of any launch.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cstdint>

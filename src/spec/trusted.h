@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lexical check of trusted function bodies: it keeps a body inside its function.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <string_view>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Constants: collects the members of a kernel's struct Config, each written as C++ takes it.
-//
-// Thread rules: a plain value.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel families, which of them serves a spec, and what the rest of planning asks of one.
-//
-// Thread rules: constant data and pure functions.
 #pragma once
 
 #include <cstdint>

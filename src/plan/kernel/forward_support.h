@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of a spec the forward templates of every architecture lack, and questions about it.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <string>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the JSON of a plan is made of: tables of fields, ranges of memory, barriers.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choices of a plan that a tuning row may make, each with the member that it sets.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // MemoryLayout: ranges of shared memory or of tensor memory, one behind another, of which each says
 // what it is for.
-//
-// Thread rules: a plain value.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Partial results, pairs of O and LSE over different keys, of the kernel that computes them: which
 // plans have some, and where it writes them. src/plan/merge has the kernel that merges them.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cstdint>

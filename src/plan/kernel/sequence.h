@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels and workspaces of a plan, found by what they are for.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parameters of kernel entries: what they are called, what they are, what a launch fills them
 // with. A kernel's list is made here once; the renderer, plan_launch and the driver read it.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <array>

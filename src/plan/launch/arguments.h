@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arguments of a launch, filled by the sources of a kernel's parameters.
-//
-// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <array>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What plan_launch hands to an architecture's family.
-//
-// Thread rules: plain values.
 #pragma once
 
 #include <cstdint>

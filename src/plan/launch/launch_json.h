@@ -2,7 +2,7 @@
 // LAUNCH.json: the launches of a plan with their buffers as a text file, for `attnjit generate -o`
 // and `attnjit emulate`.
 //
-// The format is docs/emulator.md's; paths are relative to the file. Thread rules: pure functions.
+// The format is docs/emulator.md's; paths are relative to the file.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many partitions a launch splits the keys into.
-//
-// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The query tiles of a launch, and how it deals them out to CTAs (templates/common/work_tiles.cuh).
-//
-// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What launches of kernels whose tiles are units of 64 rows share: tensor maps, the number of query
 // tiles, and the numbers that say what the work is.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cstdint>

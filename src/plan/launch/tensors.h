@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tensors of a launch: their shapes and strides, derived and checked in this one place for
 // plan_launch and for the driver.
-//
-// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,6 @@
 // The buffer of a launch whose waits are bounded (the plan's option debug_waits): what the kernel
 // reads of it, what it leaves there, and that as text. templates/common/waits.cuh is its other
 // side.
-//
-// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <cstdint>

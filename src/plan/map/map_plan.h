@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maps of masks: the kernel that makes one before the attention kernel walks it, and its launch.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cstddef>

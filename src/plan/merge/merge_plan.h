@@ -3,8 +3,6 @@
 // one. A plan that splits the keys computes a pair per partition into workspaces; one that
 // accumulates computes its own pair there, and merges it into the caller's o and lse. The plan of a
 // spec with `merge` has this kernel alone, which merges pairs of the caller's.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <vector>

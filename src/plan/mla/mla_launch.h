@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches of the kernels of absorbed MLA and deep heads, and into how many parts they split the
 // keys.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cstdint>

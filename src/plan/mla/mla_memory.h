@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared memory and mbarriers of the kernels of absorbed MLA and deep heads.
-//
-// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <cstdint>

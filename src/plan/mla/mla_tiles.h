@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the kernels of absorbed MLA, and of deep heads, cut rows and keys, and what follows for their
 // constants and parameters: the same in every generation (templates/mla).
-//
-// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <cstdint>

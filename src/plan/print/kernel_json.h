@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A KernelPlan as a JSON object: what `attnjit plan --json` shows under `kernel`.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A memory map as text, drawn to scale.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cstdint>

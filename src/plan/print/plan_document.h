@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // PlanDocument: a plan with everything that is shown of it; its JSON and its text are made of this.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cstdint>

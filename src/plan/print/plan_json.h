@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan for programs: one JSON object.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <string>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan for people: a table, and the shared-memory and tensor-memory maps drawn to scale.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <string>

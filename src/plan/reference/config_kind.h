@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // ConfigKind: which reference configuration a plan is shown as, or takes its tiles from.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // and 512 on sm_100.
 //
 // It reproduces the reference exactly and is never adapted to a kernel. Names are the reference's.
-// No input makes it fail. Thread rules: plain values.
+// No input makes it fail.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records where a kernel's plan leaves its reference configuration.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
 //
 // It reproduces the reference's formulas exactly, flaws included, and is never adapted to a kernel:
 // Sm100Plan does that. Names are the reference's. Pure arithmetic on 64-bit integers; no input
-// makes it fail, an impossible one makes it unsupported. Thread rules: plain values.
+// makes it fail, an impossible one makes it unsupported.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // sm_100 (192/128: a 128-wide part and a 64-wide rope part).
 //
 // It reproduces the reference exactly and is never adapted to a kernel. Names are the reference's.
-// No input makes it fail. Thread rules: plain values.
+// No input makes it fail.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reference configurations as JSON objects, and which one a spec gets.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cstdint>

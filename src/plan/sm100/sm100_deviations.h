@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where an sm_100 plan leaves its reference configuration, and why.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <string>

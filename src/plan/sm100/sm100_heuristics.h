@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choices of the sm_100 tiles: what registers and memory hold, and what was measured.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cstdint>

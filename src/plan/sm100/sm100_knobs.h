@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choices that a tuning row can make for an sm_100 kernel, as one table.
-//
-// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared memory, tensor memory and barriers of one sm_100 kernel variant.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tensor maps through which the sm_100 kernels load Q, K and V, and store O.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans of the sm_100 kernel with one O, where two would take all of tensor memory.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include "attnjit/plan.h"

@@ -2,8 +2,6 @@
 // Sm100Plan: what the sm_100a and sm_103a kernel really uses. It takes its tiles from a reference
 // configuration (Fa4Config, MlaConfig, Depth512Config), owns every size, offset, barrier and
 // register budget of the kernel, and records each deviation with its reason.
-//
-// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <cstdint>

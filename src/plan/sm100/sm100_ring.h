@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ring of K and V tiles in the shared memory of an sm_100 kernel.
-//
-// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <cstdint>

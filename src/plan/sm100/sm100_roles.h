@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The roles of an sm_100 kernel's warps, and the registers that they have.
-//
-// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the sm_100 kernels do not serve, before there is a plan to ask about.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans of the sm_100 kernel with two O: that of Fa4Config and of MlaConfig.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include "attnjit/plan.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sm100MlaPlan: what the sm_100a and sm_103a kernel of absorbed MLA and deep heads uses. Of
 // absorbed MLA all query heads are over one row of K per key, whose latent part is V.
-//
-// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <cstdint>

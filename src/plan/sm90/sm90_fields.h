@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fields of an Sm90Plan as tuning rows and the kernel see them.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <vector>

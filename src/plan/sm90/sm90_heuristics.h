@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice of an sm_90a tile: what was measured, and what registers and memory leave.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include "attnjit/plan.h"

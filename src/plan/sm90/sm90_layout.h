@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared memory and barriers of the sm_90a forward kernel.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sm90Plan: tiles, pipelines and register budgets of the sm_90a forward kernel.
-//
-// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <cstdint>

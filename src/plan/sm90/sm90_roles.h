@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The warps of the sm_90a forward kernel: what they do, and the registers that they have.
-//
-// Thread rules: pure functions.
 #pragma once
 
 #include <vector>

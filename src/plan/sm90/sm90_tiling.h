@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a launch of the sm_90a kernel cuts the query rows of sequences of one length into tiles.
-//
-// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <cstdint>

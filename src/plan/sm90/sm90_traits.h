@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The facts that choices of the sm_90a kernel depend on, as a set, and tables of rows that choose
 // by it: what a row asks for and what it excludes is data, and the first row that fits decides.
-//
-// Thread rules: plain values and pure functions.
 #pragma once
 
 #include <algorithm>

@@ -111,8 +111,8 @@ TEST(Sm100Plan, KAndVOfE4m3AreWidenedByAWarpgroup) {
     EXPECT_EQ(plan.sm100->variants.front().num_kv_stages, stages);
     EXPECT_EQ(plan.main().threads, threads);
     EXPECT_EQ(plan.sm100->p_bias, 7);
-    EXPECT_EQ(plan.main().roles.back().name, "widen");
-    EXPECT_EQ(plan.main().roles.back().num_warps, kSm100WideningWarps);
+    EXPECT_EQ(plan.main().roles.back().name, "upcast");
+    EXPECT_EQ(plan.main().roles.back().num_warps, kSm100UpcastWarps);
     for (const Sm100TensorMap& map : plan.sm100->tensor_maps) {
       EXPECT_TRUE(map.id == TensorMapId::kQ || map.id == TensorMapId::kO)
           << to_string(map.axes.back());

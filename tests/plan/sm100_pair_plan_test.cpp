@@ -70,7 +70,7 @@ TEST(Sm100Plan, PairsOfCtasWhereOneOIs) {
   alone("partitions", spec);
   spec = dense(256);
   spec.kv_dtype = Dtype::kE4m3;
-  alone("widened", spec);
+  alone("upcast", spec);
   for (const int ov_depth : {64, 160}) {
     spec = dense(256);
     spec.ov_depth = ov_depth;
@@ -116,7 +116,7 @@ TEST(Sm100Plan, PairsOfCtasWhereTheCallerSays) {
   refused(spec, "partitions");
   spec = dense(128);
   spec.kv_dtype = Dtype::kE4m3;
-  refused(spec, "widened");
+  refused(spec, "upcast");
 }
 
 // A launch has two CTAs for each pair of 512 rows, and where pairs persist one for each two SMs.

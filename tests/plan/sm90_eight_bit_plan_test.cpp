@@ -146,7 +146,7 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
       const KernelPlan plan = plan_of(spec);
       ASSERT_TRUE(plan.supported) << plan.reason;
       const Sm90Plan& sm90 = *plan.sm90;
-      EXPECT_TRUE(sm90.widens_kv);
+      EXPECT_TRUE(sm90.upcasts_kv);
       EXPECT_EQ(sm90.kv_row_bytes, depth % 128 == 0 ? 128 : 64);
       EXPECT_EQ(sm90.k_bytes, std::int64_t{sm90.BN} * ((depth + 63) / 64 * 128));
       EXPECT_EQ(sm90.k_row_stage_bytes, sm90.k_bytes / 2);
@@ -159,7 +159,7 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
       EXPECT_EQ(sm90.ctas_per_sm, max_q_len == 1 && depth <= 128 ? 2 : 1);
     }
   }
-  EXPECT_FALSE(plan_of(sm90_spec(128)).sm90->widens_kv);
+  EXPECT_FALSE(plan_of(sm90_spec(128)).sm90->upcasts_kv);
 }
 
 // Beside warps that widen K and V who deals out work tiles has few registers, and keeps its place
@@ -208,7 +208,7 @@ TEST(Sm90Plan, EachWarpThatRewritesTilesHasARole) {
   };
   using Lines = std::vector<std::string>;
   EXPECT_EQ(roles([](AttentionSpec& s) { s.kv_dtype = Dtype::kE4m3; }),
-            (Lines{"load 0 1", "widen V 1 3", "widen K 4 4", "consumer 0 8 4", "1", "3", "4"}));
+            (Lines{"load 0 1", "upcast V 1 3", "upcast K 4 4", "consumer 0 8 4", "1", "3", "4"}));
   EXPECT_EQ(
       roles([](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; }),
       (Lines{"load 0 1", "transpose 1 3", "consumer 0 4 4", "consumer 1 8 4", "1", "3", "-"}));

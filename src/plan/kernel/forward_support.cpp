@@ -191,7 +191,7 @@ bool decodes(const AttentionSpec& spec, int rows) {
 
 bool is_e4m3(const AttentionSpec& spec) { return spec.qkv_dtype == Dtype::kE4m3; }
 
-bool widens_kv(const AttentionSpec& spec) { return spec.type_of_kv() != spec.qkv_dtype; }
+bool upcasts_kv(const AttentionSpec& spec) { return spec.type_of_kv() != spec.qkv_dtype; }
 
 bool keys_have_scales(const AttentionSpec& spec) {
   return spec.type_of_kv() == Dtype::kE4m3 && spec.scales == Scales::kToken;
@@ -242,7 +242,7 @@ std::string unsupported_everywhere(const AttentionSpec& spec) {
         "the rope part has one type in memory and in products: rope_gmem_dtype is to be {}",
         to_string(rope));
   }
-  if (widens_kv(spec) && keys_have_scales(spec) && spec.mla == Mla::kDecode) {
+  if (upcasts_kv(spec) && keys_have_scales(spec) && spec.mla == Mla::kDecode) {
     return missing("scales of rows (scales) of absorbed MLA's K (mla: decode)");
   }
   if (spec.scale_dtype && spec.scales != Scales::kToken) {
@@ -271,7 +271,8 @@ std::string unsupported_accumulation(const AttentionSpec& spec) {
 std::string unsupported_e4m3(const AttentionSpec& spec, std::string_view why) {
   if (spec.type_of_kv() != Dtype::kE4m3) return {};
   return fmt::format("the {} template has no {} operands ({}) yet: {}", to_string(spec.arch),
-                     to_string(spec.type_of_kv()), widens_kv(spec) ? "kv_dtype" : "qkv_dtype", why);
+                     to_string(spec.type_of_kv()), upcasts_kv(spec) ? "kv_dtype" : "qkv_dtype",
+                     why);
 }
 
 std::string unsupported_partitions(const AttentionSpec& spec, int step) {

@@ -65,8 +65,8 @@ inline constexpr int kPartitionStep = 64;
 
 /// Whether Q, K and V are e4m3.
 bool is_e4m3(const AttentionSpec& spec);
-/// K and V are e4m3, and Q is of 16 bits: they are widened to its type on their way.
-bool widens_kv(const AttentionSpec& spec);
+/// K and V are e4m3, and Q is of 16 bits: they are upcast to its type on their way.
+bool upcasts_kv(const AttentionSpec& spec);
 /// Whether each key has a scale of its own in K, and one in V.
 bool keys_have_scales(const AttentionSpec& spec);
 

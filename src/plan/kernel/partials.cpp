@@ -30,10 +30,10 @@ bool splits(const AttentionSpec& spec) {
   // NOTE: who finds and claims work would spill where K and V of more columns are upcast; and
   // beside custom code and scales of keys, but where KV tiles are short and come by TMA.
   const bool short_tiles = spec.qk_depth > 192 || (spec.qk_depth > 96 && spec.ov_depth <= 128);
-  const bool fits = short_tiles && !copies_rows(spec) && !widens_kv(spec);
+  const bool fits = short_tiles && !copies_rows(spec) && !upcasts_kv(spec);
   const bool lacks = contains(spec, MaskSpec::Kind::kCustom) || keys_have_scales(spec);
   const bool cuts =
-      family.cuts_ragged && (fits || (!lacks && !(widens_kv(spec) && spec.qk_depth > 192)));
+      family.cuts_ragged && (fits || (!lacks && !(upcasts_kv(spec) && spec.qk_depth > 192)));
   return cuts || !spec.ragged || spec.max_q_len > 0 || spec.mla == Mla::kDecode;
 }
 

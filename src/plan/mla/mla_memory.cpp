@@ -62,8 +62,8 @@ std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const
                                                    : fmt::format("K {} block {}", stage, block);
       const bool listed = spec.topk > 0 && block == first;
       const int of_block = !is_v ? readers.rope : middle ? readers.middle_block : readers.latent;
-      // What a warp has widened it stores, and says so once; the rope's part is copied.
-      const int copied = block < tiles.widened_blocks ? kCopyWarps : of_k;
+      // What a warp has upcast it stores, and says so once; the rope's part is copied.
+      const int copied = block < tiles.upcast_blocks ? kCopyWarps : of_k;
       k_full.push_back({name + " full", listed ? copied + kCopyWarps : copied});
       k_empty.push_back({name + " empty", listed ? of_block + readers.listed : of_block});
     }

@@ -50,9 +50,9 @@ bool packs_group(const AttentionSpec& spec) {
 }
 
 /// Blocks of a row of K that are e4m3: of the format dsv32 the latent part's.
-int widened_blocks(const AttentionSpec& spec) {
+int upcast_blocks(const AttentionSpec& spec) {
   if (spec.cache_format == CacheFormat::kDsv32) return mla_latent_blocks(spec);
-  return spec.mla == Mla::kDecode && widens_kv(spec) ? mla_blocks(spec) : 0;
+  return spec.mla == Mla::kDecode && upcasts_kv(spec) ? mla_blocks(spec) : 0;
 }
 
 /// Why the kernel does not serve the types of Q, K and V; empty: it does.
@@ -65,7 +65,7 @@ std::string why_no_types(const AttentionSpec& spec) {
                             "its products want V's keys adjacent, and the cache has them in rows; "
                             "beside a Q of bf16 or fp16 (qkv_dtype) K may be e4m3 (kv_dtype)");
   }
-  if (widens_kv(spec) && spec.page_size == 0) {
+  if (upcasts_kv(spec) && spec.page_size == 0) {
     return fmt::format(
         "the {} template of absorbed MLA takes K of e4m3 (kv_dtype) in pages (page_size) alone",
         to_string(spec.arch));
@@ -120,8 +120,8 @@ MlaTiles mla_tiles(const ResolvedSpec& resolved) {
   // position has keys of its own.
   tiles.runs = tiles.split && tiles.kv_lens && !tiles.own_v && !spec.ragged && spec.topk == 0 &&
                spec.num_partitions == 0 && spec.partition_keys == 0;
-  tiles.widened_blocks = widened_blocks(spec);
-  tiles.row_copies = spec.topk > 0 || tiles.widened_blocks > 0 || copies_rows(spec);
+  tiles.upcast_blocks = upcast_blocks(spec);
+  tiles.row_copies = spec.topk > 0 || tiles.upcast_blocks > 0 || copies_rows(spec);
   if (!tiles.row_copies) {
     tiles.box_keys =
         spec.page_size > 0 ? std::gcd(spec.page_size, MlaTiles::kKeys) : MlaTiles::kKeys;
@@ -221,10 +221,10 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add("kPoolPageSize", spec.topk > 0 ? spec.page_size : 0);
   constants.add("kBoxKeys", tiles.box_keys);
   constants.add_bool("kRowCopies", tiles.row_copies);
-  constants.add("kWidenedBlocks", tiles.widened_blocks);
+  constants.add("kWidenedBlocks", tiles.upcast_blocks);
   constants.add("kScales", static_cast<int>(spec.scales));
   constants.add_bool("kParksLists", tiles.parks_lists());
-  if (tiles.widened_blocks > 0) {
+  if (tiles.upcast_blocks > 0) {
     constants.add("kKeyRowBytes",
                   spec.cache_format == CacheFormat::kDsv32 ? kDsv32RowBytes : spec.qk_depth);
   }

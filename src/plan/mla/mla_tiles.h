@@ -30,7 +30,7 @@ struct MlaTiles {
   bool two_readers = false;  ///< two warpgroups make S by turns, each of every second tile of K
   int box_keys = 0;          ///< keys per TMA box of K: all of one page; 0 with row_copies
   bool row_copies = false;   ///< K is copied row by row: pages hold no whole TMA boxes, or topk
-  int widened_blocks = 0;    ///< of a row of K, from its first on: e4m3 that become 16-bit
+  int upcast_blocks = 0;     ///< of a row of K, from its first on: e4m3 that become 16-bit
   bool kv_lens = false;      ///< sequences differ in length: a warp finds its work on the device
   bool split = false;        ///< launches may split the keys into partitions
   bool runs = false;         ///< those that choose how deal out runs of KV tiles to teams of CTAs
@@ -44,7 +44,7 @@ struct MlaTiles {
 
   int rows() const { return kRows * cluster; }
   /// Warps that load keep in shared memory where their lists of work stand.
-  bool parks_lists() const { return runs || (two_readers && widened_blocks > 0 && kv_lens); }
+  bool parks_lists() const { return runs || (two_readers && upcast_blocks > 0 && kv_lens); }
   /// Stages that have barriers: where there is memory for one, those of two readers take turns with
   /// it.
   int barrier_stages() const { return two_readers && num_stages == 1 ? 2 : num_stages; }

@@ -31,12 +31,12 @@ constexpr std::int64_t kMaxRowKeys = 160;
 // Where keys have scales of their own the thread reads those, too: at 128 keys half of the kernels
 // that were looked at spilt (112 to 240 bytes), at 96 none.
 constexpr std::int64_t kMostScaledKeys = 96;
-// Beside the warps that widen K and V it has 136 registers, in which 96 keys do not spill. A thread
-// of these holds its part of a tile of each, which is to be no more than at depth 128. With scales
-// of keys 96 spilt 100 to 128 bytes.
-constexpr std::int64_t kMostWidenedKeys = 96;
-constexpr std::int64_t kMostWidenedBlocks = 4;  // of 64 columns, of K and V
-constexpr std::int64_t kMostTwoODepth = 192;    // of K, whose blocks are widened beside two O
+// Beside the warps that upcast K and V it has 136 registers, in which 96 keys do not spill. A
+// thread of these holds its part of a tile of each, which is to be no more than at depth 128. With
+// scales of keys 96 spilt 100 to 128 bytes.
+constexpr std::int64_t kMostUpcastKeys = 96;
+constexpr std::int64_t kMostUpcastBlocks = 4;  // of 64 columns, of K and V
+constexpr std::int64_t kMostTwoODepth = 192;   // of K, whose blocks are upcast beside two O
 // FA4's tile at every depth; four steps of 32 columns, so that P splits three to one.
 constexpr std::int64_t kLoweredKeys = 128;
 constexpr std::int64_t kColumnBatch = 32;  // columns per tcgen05.ld, and bits per mask word
@@ -44,16 +44,16 @@ constexpr std::int64_t kColumnBatch = 32;  // columns per tcgen05.ld, and bits p
 // Whether a tile is whole pages, or a page whole tiles: the fewest boxes.
 bool fits_pages(std::int64_t keys, const AttentionSpec& spec) {
   const std::int64_t page_size = spec.page_size;
-  return page_size == 0 || copies_rows(spec) || widens_kv(spec) || page_size % keys == 0 ||
+  return page_size == 0 || copies_rows(spec) || upcasts_kv(spec) || page_size % keys == 0 ||
          keys % page_size == 0;
 }
 
-// The keys per tile that registers hold where K and V are widened; elsewhere no bound.
-std::int64_t most_widened_keys(const AttentionSpec& spec) {
-  if (!widens_kv(spec)) return kMaxRowKeys;
+// The keys per tile that registers hold where K and V are upcast; elsewhere no bound.
+std::int64_t most_upcast_keys(const AttentionSpec& spec) {
+  if (!upcasts_kv(spec)) return kMaxRowKeys;
   const std::int64_t blocks = ceil_div(spec.qk_depth, 64) + ceil_div(spec.ov_depth, 64);
-  const bool fits = blocks <= kMostWidenedBlocks && !keys_have_scales(spec);
-  return fits ? kMostWidenedKeys : kMostWidenedKeys - kColumnBatch;
+  const bool fits = blocks <= kMostUpcastBlocks && !keys_have_scales(spec);
+  return fits ? kMostUpcastKeys : kMostUpcastKeys - kColumnBatch;
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ bool sm100_takes_one_o(const AttentionSpec& spec, const PlanOptions& options, Co
   if (kind != ConfigKind::kFa4) return kind == ConfigKind::kDepth512;
   if (spec.ov_depth > 192) return true;
   if (spec.qk_depth <= kMostTwoODepth) return false;
-  return widens_kv(spec) || options.pair_cta.value_or(false) ||
+  return upcasts_kv(spec) || options.pair_cta.value_or(false) ||
          sm100_fa4_config(spec, options).num_kv_stages < 2;
 }
 
@@ -86,7 +86,7 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
   plan.announced = lists_sequences(spec);
   plan.can_persist = !plan.announced && !lengths_differ(spec);
   // A warp announces what is taken over, which is not there for pairs.
-  plan.can_take_over = plan.can_persist && !pair && !plan.mapped && !plan.widens_kv;
+  plan.can_take_over = plan.can_persist && !pair && !plan.mapped && !plan.upcasts_kv;
   // NOTE: what interprets is one kernel for all masks, even ones and others. What an expression
   // hides may make its work uneven, but never longer than where nothing is hidden.
   const bool even = !spec.interpreted && even_work(spec.mask);
@@ -130,9 +130,9 @@ Result<std::int64_t> sm100_choose_keys(const AttentionSpec& spec, const Fa4Confi
         fmt::format("{} keys with scales of their own spill, {} do not", keys, kMostScaledKeys);
     keys = kMostScaledKeys;
   }
-  if (const std::int64_t most = most_widened_keys(spec); keys > most) {
+  if (const std::int64_t most = most_upcast_keys(spec); keys > most) {
     if (!reason.empty()) reason += "; ";
-    reason += fmt::format("beside warps that widen K and V registers hold {} keys", most);
+    reason += fmt::format("beside warps that upcast K and V registers hold {} keys", most);
     keys = most;
   }
   // A tile is whole pages, or a page whole tiles, if one can be.
@@ -159,7 +159,7 @@ Result<std::int64_t> sm100_choose_keys(const AttentionSpec& spec, const Fa4Confi
   const std::optional<std::int64_t> asked = tuned.BN;
   if (asked) {
     const std::int64_t most =
-        std::min(most_widened_keys(spec), align_down(256 - config.padded_ov_depth, 32));
+        std::min(most_upcast_keys(spec), align_down(256 - config.padded_ov_depth, 32));
     if (*asked < 64 || *asked > most || *asked % kColumnBatch != 0) {
       return bad_choice(&Sm100Tuning::BN, fmt::format("is {}; allowed: 64 to {} in steps of {}",
                                                       *asked, most, kColumnBatch));
@@ -214,7 +214,7 @@ bool sm100_pairs_by_default(const ResolvedSpec& resolved) {
       sm100_swizzle(*resolved, in_pairs).value_or(depth512_args(*resolved, in_pairs).swizzle_mode);
   const bool halves = ceil_div(resolved->ov_depth * size_of(resolved->qkv_dtype), bytes) % 2 == 0;
   return halves && !decodes(*resolved, kSm100TileRows) && !lengths_differ(*resolved) &&
-         !lists_sequences(*resolved) && !widens_kv(*resolved) && !walks_map(resolved);
+         !lists_sequences(*resolved) && !upcasts_kv(*resolved) && !walks_map(resolved);
 }
 
 bool sm100_may_choose_pairs(const ResolvedSpec& resolved, ConfigKind kind, bool one_o) {
@@ -240,10 +240,10 @@ std::int64_t sm100_polynomial_pairs(const AttentionSpec& spec, const Sm100Plan& 
   const std::int64_t tensor_cycles =
       64 * (variant.qk_mma_depth + align_up(variant.ov_depth, variant.MMA_K)) / variant.MMA_K;
   const std::int64_t pairs = variant.BN / 2;
-  // A caller's code for each score takes registers, of which there are few beside warps that widen,
-  // and so many instructions that the MUFU is the bound no more.
+  // A caller's code for each score takes registers, of which there are few beside warps that
+  // upcast, and so many instructions that the MUFU is the bound no more.
   const bool modified = spec.score_mod.kind == ScoreModSpec::Kind::kCustom;
-  if (widens_kv(spec) && modified) return pairs / 16;
+  if (upcasts_kv(spec) && modified) return pairs / 16;
   // P of e4m3 takes fewer registers: four in 16 spill nowhere, but beside what reads announcements
   // and a map, where 28 bytes spilt.
   if (variant.MMA_K == 32 && variant.num_qo == 2 && !(plan.announced && plan.mapped)) {

@@ -15,7 +15,7 @@
 namespace attnjit {
 
 /// Whether two O take all of tensor memory: depths of V above 192, and those of Depth512Config. And
-/// of K above 192 where two softmax warpgroups leave no registers for the rows that are widened, or
+/// of K above 192 where two softmax warpgroups leave no registers for the rows that are upcast, or
 /// two query tiles no room for two stages of the keys that a V of 128 and less goes with; a pair of
 /// CTAs would have the room.
 bool sm100_takes_one_o(const AttentionSpec& spec, const PlanOptions& options, ConfigKind kind);

@@ -64,7 +64,7 @@ const Field<Sm100Plan> kSm100Fields[] = {
     {"rescale_threshold", &Sm100Plan::rescale_threshold},
     {"p_bias", &Sm100Plan::p_bias},
     {"row_copies", &Sm100Plan::row_copies},
-    {"widens_kv", &Sm100Plan::widens_kv},
+    {"upcasts_kv", &Sm100Plan::upcasts_kv},
     {"announced", &Sm100Plan::announced},
     {"trims", &Sm100Plan::trims},
     {"many_holes", &Sm100Plan::many_holes},

@@ -22,9 +22,9 @@ constexpr std::int64_t kKeyScalesBytes = 3 * 4;
 constexpr std::int64_t kKeyScalesBuffers = 2;  // of a softmax warpgroup
 
 // Who reads an announced work tile: the warps of softmax, four of correction, a thread each that
-// multiplies, loads and stores, and the warps that widen.
+// multiplies, loads and stores, and the warps that upcast.
 int work_readers(const Sm100LayoutRequest& request) {
-  return (request.one_o ? 4 : 8) + 4 + 3 + (request.widens_kv ? kSm100WideningWarps : 0);
+  return (request.one_o ? 4 : 8) + 4 + 3 + (request.upcasts_kv ? kSm100UpcastWarps : 0);
 }
 
 void add_barriers(Sm100Variant& variant, Sm100Barrier group, const std::string& name,
@@ -38,14 +38,14 @@ void add_barriers(Sm100Variant& variant, Sm100Barrier group, const std::string& 
 // FA4MiscMBars' order, with barriers of Q's own and of O's staging. One lane a warp arrives for it:
 // 4 softmax warps hand over each part of P, and 4 correction warps vouch for O before its first
 // part; a pair's leader hears both CTAs. K and V are announced by one thread, by each of the warp
-// that copies them, or by one of each warp that widens them. Q's memory is given back by the commit
-// of its last product; where O is staged there by the store, and by the load, which has waited for
-// the phase before. Not where a CTA has one work tile; nor are buffers of O then, of which its
-// blocks take one each. The others are one tcgen05.commit, one expect_tx or one thread.
+// that copies them, or by one of each warp that upcasts them. Q's memory is given back by the
+// commit of its last product; where O is staged there by the store, and by the load, which has
+// waited for the phase before. Not where a CTA has one work tile; nor are buffers of O then, of
+// which its blocks take one each. The others are one tcgen05.commit, one expect_tx or one thread.
 void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& request) {
   const std::int64_t num_qo = std::max(request.barrier_num_qo, variant.num_qo);
   const std::int64_t stages = std::max(request.barrier_stages, variant.num_kv_stages);
-  const int kv_arrivals = request.row_copies ? 32 : request.widens_kv ? kSm100WideningWarps : 1;
+  const int kv_arrivals = request.row_copies ? 32 : request.upcasts_kv ? kSm100UpcastWarps : 1;
   const int warps = request.pair_cta ? 8 : 4;
   const int accumulators = request.one_o ? 1 : 2;
   for (int wg = 0; wg < 2; ++wg) {
@@ -137,9 +137,9 @@ Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Pl
                                        : tile.one_work_tile ? 1
                                                             : 0) +
                     (tile.takes_over ? kSm100AnswerBytes : 0);
-  tile.widens_kv = widens_kv(spec);
-  tile.row_copies = copies_rows(spec) && !tile.widens_kv;
-  tile.tails = lengths_differ(spec) && !tile.row_copies && !tile.widens_kv;
+  tile.upcasts_kv = upcasts_kv(spec);
+  tile.row_copies = copies_rows(spec) && !tile.upcasts_kv;
+  tile.tails = lengths_differ(spec) && !tile.row_copies && !tile.upcasts_kv;
   return tile;
 }
 
@@ -153,7 +153,7 @@ Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Pl
   tile.swizzle_bytes = config.swizzle_mode;
   const std::int64_t swizzle_elements = tile.swizzle_bytes / tile.qkv_size;
   // K is staged in chunks of one element type only, and where TMA brings it.
-  if (!tile.is_mla && !tile.widens_kv &&
+  if (!tile.is_mla && !tile.upcasts_kv &&
       (config.rope_depth() == 0 || tile.rope_size == tile.qkv_size)) {
     tile.max_qk_stages = std::gcd(config.padded_qk_depth / swizzle_elements,
                                   config.padded_qk_depth / config.MMA_K());

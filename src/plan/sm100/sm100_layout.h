@@ -47,7 +47,7 @@ struct Sm100LayoutRequest {
   bool takes_over = false;         ///< a CTA asks for others' work, and is answered at a barrier
   bool one_work_tile = false;      ///< a CTA has one: nothing is handed on to a next one
   bool row_copies = false;         ///< a warp copies K and V
-  bool widens_kv = false;          ///< a warpgroup loads and widens them
+  bool upcasts_kv = false;         ///< a warpgroup loads and upcasts them
   bool tails = false;              ///< V's rows past the end of a sequence are zeroed
   bool own_o = false;              ///< O is staged in buffers of its own, beside Q
   std::int64_t max_qk_stages = 1;  ///< what K may be staged in

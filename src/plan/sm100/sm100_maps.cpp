@@ -39,7 +39,7 @@ void add_tensor_maps(const AttentionSpec& spec, const Sm100Variant& variant,
   };
   auto kv_map = [&](TensorMapId id, Dtype element, std::int64_t box_columns,
                     std::int64_t all_columns, std::int64_t rows, int swizzle) {
-    if (copies_rows(spec) || widens_kv(spec)) return;
+    if (copies_rows(spec) || upcasts_kv(spec)) return;
     Sm100TensorMap map;
     map.id = id;
     map.dtype = element;

@@ -18,7 +18,7 @@ std::string_view name_in(const std::array<std::string_view, kSize>& names, Enum 
 
 std::string_view to_string(Sm100Role::Id id) {
   static constexpr std::array<std::string_view, 9> kNames{
-      "softmax", "softmax 0", "softmax 1", "correction", "mma", "load", "store", "spare", "widen"};
+      "softmax", "softmax 0", "softmax 1", "correction", "mma", "load", "store", "spare", "upcast"};
   return name_in(kNames, id);
 }
 

@@ -27,7 +27,7 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   const PlanOptions options = sm100_options(resolved, tuned);
   if (options.num_qo.value_or(1) != 1) {
     const char* nothing_left = spec.ov_depth > 192 ? "S no tensor memory"
-                               : widens_kv(spec)   ? "the widening no registers"
+                               : upcasts_kv(spec)  ? "the upcasting no registers"
                                                    : "K and V no room for two stages";
     return sm100_unsupported(
         fmt::format("num_qo is {}; two O of depth {} leave {}, and one query tile has one",
@@ -36,7 +36,7 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   Sm100Plan plan;
   plan.reference = kind;
   plan.softmax_warpgroups = 1;
-  plan.widens_kv = widens_kv(spec);
+  plan.upcasts_kv = upcasts_kv(spec);
   const bool pair = options.pair_cta.value_or(sm100_pairs_by_default(resolved));
   sm100_choose_work(resolved, pair, tuned, plan);
   Sm100LayoutRequest tile = sm100_layout_request(spec, plan);

@@ -32,7 +32,7 @@ struct Sm100Role {
     kLoad,
     kStore,
     kSpare,
-    kWiden
+    kUpcast
   };
   Id id = Id::kSpare;
   int first_warp = 0;
@@ -180,7 +180,8 @@ struct Sm100Plan {
   double rescale_threshold = 8;        ///< log2: O is rescaled when the maximum grows by more
   double p_bias = 0;        ///< log2: P is scaled by 2^this, so that e4m3 keeps small ones
   bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
-  bool widens_kv = false;  ///< K and V are e4m3; a warpgroup loads them, and widens them to 16 bits
+  bool upcasts_kv =
+      false;  ///< K and V are e4m3; a warpgroup loads them, and upcasts them to 16 bits
   /// A warp finds the work tiles and announces them to the others; a CTA has several.
   bool announced = false;
   bool counted = false;            ///< of those that are announced: they are counted off
@@ -222,8 +223,8 @@ inline constexpr std::int64_t kSm100AnswerBytes = 16;
 inline constexpr std::int64_t kSm100OBlockBytes = 128 * 128;
 inline constexpr std::int64_t kSm100OBuffers = 2;
 
-/// Warps that widen K and V, where they are e4m3 beside a Q of 16 bits.
-inline constexpr int kSm100WideningWarps = 4;
+/// Warps that upcast K and V, where they are e4m3 beside a Q of 16 bits.
+inline constexpr int kSm100UpcastWarps = 4;
 
 /// Plans the kernel. Errors: kUnsupported with the reason where no configuration serves the spec;
 /// kInvalid for a tuned name or value that cannot be.

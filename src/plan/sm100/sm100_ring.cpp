@@ -92,7 +92,7 @@ bool sm100_has_own_o(Sm100LayoutRequest tile, const Sm100Tuning& tuned) {
     return false;
   }
   const Result<Sm100Ring> ring = sm100_tune_ring(tile, sm100_ring_beside_o(tile), tuned);
-  return ring && ring->slots >= (tile.widens_kv ? 6 : 4);
+  return ring && ring->slots >= (tile.upcasts_kv ? 6 : 4);
 }
 
 }  // namespace attnjit

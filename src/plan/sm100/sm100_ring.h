@@ -37,7 +37,7 @@ Result<Sm100Ring> sm100_tune_ring(const Sm100LayoutRequest& tile, Sm100Ring ring
 Sm100Ring sm100_ring_beside_o(Sm100LayoutRequest tile);
 
 /// Whether O has buffers beside Q: where they leave two query tiles' K and V a ring of four tiles
-/// at least, of six where they are widened (with four a decode of depth 128 was 2.5 % slower by the
+/// at least, of six where they are upcast (with four a decode of depth 128 was 2.5 % slower by the
 /// clock). Not where a query tile of O has more blocks than there are buffers, or K a rope part.
 bool sm100_has_own_o(Sm100LayoutRequest tile, const Sm100Tuning& tuned);
 

@@ -31,8 +31,8 @@ Status take_budgets(const Sm100Tuning& tuned, std::int64_t softmax_warpgroups,
     if (!status) return status;
   }
   const std::int64_t total = 128 * (softmax_warpgroups * budgets.softmax + budgets.correction +
-                                    budgets.other + budgets.widening);
-  const std::int64_t threads = 128 * (softmax_warpgroups + 2 + (budgets.widening > 0 ? 1 : 0));
+                                    budgets.other + budgets.upcasting);
+  const std::int64_t threads = 128 * (softmax_warpgroups + 2 + (budgets.upcasting > 0 ? 1 : 0));
   const std::int64_t launched = threads * launch_registers(threads);
   if (total > launched) {
     // One that the row has.
@@ -47,11 +47,11 @@ Status take_budgets(const Sm100Tuning& tuned, std::int64_t softmax_warpgroups,
   return {};
 }
 
-void add_widening_role(const Sm100Budgets& budgets, std::vector<Sm100Role>& roles) {
-  if (budgets.widening == 0) return;
+void add_upcast_role(const Sm100Budgets& budgets, std::vector<Sm100Role>& roles) {
+  if (budgets.upcasting == 0) return;
   const int first = roles.back().first_warp + roles.back().num_warps;
   roles.push_back(
-      {Sm100Role::Id::kWiden, first, kSm100WideningWarps, static_cast<int>(budgets.widening)});
+      {Sm100Role::Id::kUpcast, first, kSm100UpcastWarps, static_cast<int>(budgets.upcasting)});
 }
 
 int threads_of(const std::vector<Sm100Role>& roles) {
@@ -69,7 +69,7 @@ std::vector<Sm100Role> two_o_roles(const Sm100Budgets& budgets) {
                                {Id::kLoad, 13, 1, other},
                                {Id::kStore, 14, 1, other},
                                {Id::kSpare, 15, 1, other}};
-  add_widening_role(budgets, roles);
+  add_upcast_role(budgets, roles);
   return roles;
 }
 
@@ -82,7 +82,7 @@ std::vector<Sm100Role> one_o_roles(const Sm100Budgets& budgets) {
                                {Id::kLoad, 9, 1, other},
                                {Id::kStore, 10, 1, other},
                                {Id::kSpare, 11, 1, other}};
-  add_widening_role(budgets, roles);
+  add_upcast_role(budgets, roles);
   return roles;
 }
 
@@ -92,11 +92,11 @@ Sm100Budgets two_o_budgets(const AttentionSpec& spec) {
   // Without polynomials a softmax thread takes fewer; causal at depth 128 spilt 8 bytes elsewhere.
   const Sm100Budgets usual =
       spec.arch == Arch::kSm103a ? Sm100Budgets{184, 80, 64} : Sm100Budgets{192, 80, 48};
-  // Beside widened or scaled keys the warps of a thread's job take more: of 192/128 with pages of
+  // Beside upcast or scaled keys the warps of a thread's job take more: of 192/128 with pages of
   // 16 they spilt 16 bytes with 48, and with scales of rows 60.
   const Sm100Budgets scaled =
       keys_have_scales(spec) && spec.arch == Arch::kSm100a ? Sm100Budgets{192, 72, 56} : usual;
-  return widens_kv(spec) ? Sm100Budgets{136, 72, 56, 80} : scaled;
+  return upcasts_kv(spec) ? Sm100Budgets{136, 72, 56, 80} : scaled;
 }
 
 Sm100Budgets one_o_budgets(const Sm100Plan& plan) {
@@ -106,7 +106,7 @@ Sm100Budgets one_o_budgets(const Sm100Plan& plan) {
   const Sm100Budgets usual = plan.cluster > 1 ? Sm100Budgets{200, 152, 152}
                              : plan.mapped    ? Sm100Budgets{200, 144, 160}
                                               : Sm100Budgets{184, 160, 160};
-  return plan.widens_kv ? Sm100Budgets{160, 128, 64, 160} : usual;
+  return plan.upcasts_kv ? Sm100Budgets{160, 128, 64, 160} : usual;
 }
 
 Status sm100_assign_roles(const Sm100Budgets& reference, Sm100Budgets budgets,

@@ -15,14 +15,14 @@ struct Sm100Budgets {
   std::int64_t softmax = 0;
   std::int64_t correction = 0;
   std::int64_t other = 0;
-  std::int64_t widening = 0;  // 0: no warps widen
+  std::int64_t upcasting = 0;  // 0: no warps upcast
 };
 
 /// What the roles were seen to use (docs/sm100.md) in the kernel with two O: a correction warp
 /// keeps 64 values of O on their way, the MMA thread its descriptors.
 Sm100Budgets two_o_budgets(const AttentionSpec& spec);
 
-/// The same of the kernel with one O. A plan's cluster, map and widening decide.
+/// The same of the kernel with one O. A plan's cluster, map and upcasting decide.
 Sm100Budgets one_o_budgets(const Sm100Plan& plan);
 
 /// Gives a plan its roles and threads, with these registers or those that a row chooses, and

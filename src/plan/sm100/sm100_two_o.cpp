@@ -71,7 +71,7 @@ Result<Sm100Plan> plan_two_o(const ResolvedSpec& resolved, ConfigKind kind,
   }
   const bool rope_uncounted = config.rope_depth() > 0 && !reference.args.rope_dtype;
 
-  plan.widens_kv = widens_kv(spec);
+  plan.upcasts_kv = upcasts_kv(spec);
   sm100_choose_work(resolved, config.pair_cta, tuned, plan);
   const Result<std::int64_t> keys = sm100_choose_keys(spec, config, tuned, plan);
   if (!keys) return keys.error();

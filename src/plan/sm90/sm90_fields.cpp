@@ -54,7 +54,7 @@ const Field<Sm90Plan> kSm90Fields[] = {
     {"v_bytes", &Sm90Plan::v_bytes},
     {"v_row_stage_bytes", &Sm90Plan::v_row_stage_bytes},
     {"k_row_stage_bytes", &Sm90Plan::k_row_stage_bytes},
-    {"widens_kv", &Sm90Plan::widens_kv},
+    {"upcasts_kv", &Sm90Plan::upcasts_kv},
     {"kv_row_bytes", &Sm90Plan::kv_row_bytes},
     {"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs},
     {"sums_by_product", &Sm90Plan::sums_by_product},
@@ -75,14 +75,14 @@ void add_sm90(const Sm90Plan& plan, nlohmann::ordered_json& json) {
 }
 
 std::vector<Knob<Sm90Plan>> sm90_forward_knobs(const Sm90Plan& plan) {
-  const bool transposes = plan.num_row_stages > 0 && !plan.widens_kv;  // e4m3
+  const bool transposes = plan.num_row_stages > 0 && !plan.upcasts_kv;  // e4m3
   // A lane of the four warps that copy finds a row.
   std::vector<std::int64_t> keys{64, 80, 96, 112, 128};
   if (!plan.row_copies) keys.insert(keys.end(), {144, 160, 176, 192});
   // A step of P is 32 keys.
   if (transposes) keys = {64, 96, 128, 160, 192, 224};
-  // A lane widens a key.
-  if (plan.widens_kv) keys = {64, 96, 128, 160, 192};
+  // A lane upcasts a key.
+  if (plan.upcasts_kv) keys = {64, 96, 128, 160, 192};
   // A block of a map is whole tiles.
   if (plan.mapped) std::erase_if(keys, [](std::int64_t one) { return kMapBlock % one != 0; });
   std::vector<Knob<Sm90Plan>> all{
@@ -91,7 +91,7 @@ std::vector<Knob<Sm90Plan>> sm90_forward_knobs(const Sm90Plan& plan) {
       {"num_q_stages", &Sm90Plan::num_q_stages, {1, 2}},
   };
   if (plan.num_consumers > 1) {
-    if (!plan.mapped && !plan.widens_kv) {
+    if (!plan.mapped && !plan.upcasts_kv) {
       all.push_back({"num_consumers", &Sm90Plan::num_consumers, {2, 3}});
     }
     all.push_back({"ping_pong", &Sm90Plan::ping_pong, {0, 1}});
@@ -117,7 +117,7 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
   Constants constants;
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
   constants.add_bool("kE4m3", is_e4m3(spec));
-  constants.add_bool("kWidensKv", sm90.widens_kv);
+  constants.add_bool("kWidensKv", sm90.upcasts_kv);
   constants.add("kKvRowBytes", sm90.kv_row_bytes);
   constants.add("kScales", static_cast<int>(spec.scales));
   const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
@@ -176,7 +176,7 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
     constants.add("kFirstVRewriter", kSm90FirstVRewriter);
     constants.add("kVRewriters", kSm90VRewriters);
   }
-  if (sm90.widens_kv) constants.add("kKRewriters", kSm90KRewriters);
+  if (sm90.upcasts_kv) constants.add("kKRewriters", kSm90KRewriters);
   constants.add_bool("kPingPong", sm90.ping_pong);
   constants.add_bool("kPairTiles", sm90.pair_tiles);
   const int packed_heads = sm90_packed_heads(sm90, spec);

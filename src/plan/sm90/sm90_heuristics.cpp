@@ -135,8 +135,8 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.l2_bytes = 128;
   const Sm90KvBytes kv = sm90_kv_bytes(spec, plan.BN);
   const std::int64_t q_bytes = kv.k * kSm90ConsumerRows / plan.BN;
-  if (widens_kv(spec)) {
-    // What is widened waits for nothing: as many tiles are copied ahead as there is room for.
+  if (upcasts_kv(spec)) {
+    // What is upcast waits for nothing: as many tiles are copied ahead as there is room for.
     const std::int64_t scales_bytes =
         plan.key_scales ? sm90_key_scales_bytes(plan.BN, 2, kSm90MaxRowStages) : 0;
     const auto left = [&](std::int64_t room, int consumers) {
@@ -148,7 +148,7 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
     plan.num_q_stages = 1;
     plan.ping_pong = !two;
     const std::int64_t room = two ? left(kSm90SmSmemBytes / 2, 1) : left(kSm90SmSmemBytes, 2);
-    // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): tiles that are widened have rows.
+    // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): tiles that are upcast have rows.
     const std::int64_t fit = room / (kv.k_rows + kv.v_rows);
     plan.num_row_stages = static_cast<int>(std::clamp<std::int64_t>(fit, 1, kSm90MaxRowStages));
     return;
@@ -218,7 +218,7 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved, Sm90Traits facts) {
   plan.listed = listed;
   plan.mapped = mapped;
   plan.map_bits = mapped && map_has_bits(spec);
-  plan.widens_kv = widens_kv(spec);
+  plan.upcasts_kv = upcasts_kv(spec);
   plan.kv_row_bytes = sm90_kv_row_bytes(spec);
   plan.kv_lens = kv_lens;
   plan.split = split;

@@ -65,7 +65,7 @@ int notes_bytes(const Sm90Plan& plan) {
 }
 
 /// Tiles as they come, of K and of V.
-int row_tiles(const Sm90Plan& plan) { return (plan.widens_kv ? 2 : 1) * plan.num_row_stages; }
+int row_tiles(const Sm90Plan& plan) { return (plan.upcasts_kv ? 2 : 1) * plan.num_row_stages; }
 
 /// Of the words that the producer tells of each of them.
 int row_words_bytes(const Sm90Plan& plan) { return round_up(4 * row_tiles(plan), 8); }
@@ -78,7 +78,7 @@ std::int64_t sm90_smem_room(const Sm90Plan& plan) {
 
 int sm90_kv_row_bytes(const AttentionSpec& spec) {
   const bool halves =
-      widens_kv(spec) && (spec.qk_depth % kBoxRowBytes != 0 || spec.ov_depth % kBoxRowBytes != 0);
+      upcasts_kv(spec) && (spec.qk_depth % kBoxRowBytes != 0 || spec.ov_depth % kBoxRowBytes != 0);
   return halves ? kBoxRowBytes / 2 : kBoxRowBytes;
 }
 
@@ -87,7 +87,7 @@ Sm90KvBytes sm90_kv_bytes(const AttentionSpec& spec, int BN) {
     const int blocks = (depth + block_elements(spec) - 1) / block_elements(spec);
     return std::int64_t{kBoxRowBytes} * blocks * BN;
   };
-  if (widens_kv(spec)) {
+  if (upcasts_kv(spec)) {
     const auto narrow = [&](int depth) {
       return std::int64_t{BN} * round_up(depth, sm90_kv_row_bytes(spec));
     };
@@ -156,7 +156,7 @@ std::vector<Sm90BarrierGroup> sm90_barrier_groups(const Sm90Plan& plan) {
       {"kBarQFull", "Q", "full", true, of_q, kProducer},
       {"kBarQEmpty", "Q", "empty", true, of_q, kConsumerWarps},
       {"kBarKFull", "K", "full", false, plan.num_stages,
-       plan.widens_kv ? kSm90KRewriters : of_kv + of_note},
+       plan.upcasts_kv ? kSm90KRewriters : of_kv + of_note},
       {"kBarKEmpty", "K", "empty", false, plan.num_stages, all_warps},
       {"kBarVFull", "V", "full", false, plan.num_v_stages, rewrites ? kSm90VRewriters : of_kv},
       {"kBarVEmpty", "V", "empty", false, plan.num_v_stages, all_warps},
@@ -165,7 +165,7 @@ std::vector<Sm90BarrierGroup> sm90_barrier_groups(const Sm90Plan& plan) {
     const int stages = plan.num_row_stages;
     groups.push_back({"kBarVRowsFull", "V rows", "full", false, stages, of_rows});
     groups.push_back({"kBarVRowsEmpty", "V rows", "empty", false, stages, kSm90VRewriters});
-    if (plan.widens_kv) {
+    if (plan.upcasts_kv) {
       groups.push_back({"kBarKRowsFull", "K rows", "full", false, stages, of_rows});
       groups.push_back({"kBarKRowsEmpty", "K rows", "empty", false, stages, kSm90KRewriters});
     }
@@ -190,7 +190,7 @@ void sm90_lay_out(Sm90Plan& plan) {
   for (int i = 0; i < plan.num_row_stages; ++i) {
     add(Sm90Region::kVRows, i, plan.v_row_stage_bytes);
   }
-  if (plan.widens_kv) {
+  if (plan.upcasts_kv) {
     for (int i = 0; i < plan.num_row_stages; ++i) {
       add(Sm90Region::kKRows, i, plan.k_row_stage_bytes);
     }
@@ -242,7 +242,7 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
     case Sm90Region::kNotes:
       return "KV tiles";
     case Sm90Region::kRowWords:
-      return plan.widens_kv ? "keys of V and K rows" : "keys of V rows";
+      return plan.upcasts_kv ? "keys of V and K rows" : "keys of V rows";
     case Sm90Region::kOnes:
       return "ones";
     case Sm90Region::kKeyScales:

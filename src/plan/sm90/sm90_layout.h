@@ -16,7 +16,7 @@ inline constexpr std::int64_t kSm90SmSmemBytes = 233472;
 /// A CTA's share of an SM's shared memory.
 std::int64_t sm90_smem_room(const Sm90Plan& plan);
 
-/// Bytes of a row in a TMA box of K and V. Where they are widened that is whole 128 where the
+/// Bytes of a row in a TMA box of K and V. Where they are upcast that is whole 128 where the
 /// depths allow it, which is a line of L2.
 int sm90_kv_row_bytes(const AttentionSpec& spec);
 

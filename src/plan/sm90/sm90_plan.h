@@ -50,11 +50,11 @@ struct Sm90Plan {
   int num_v_stages = 0;     ///< V tiles: as many, but of e4m3, where they are the transposed ones
   int num_q_stages = 0;     ///< Q tiles in shared memory; o_blocks says where O is staged
   /// Tiles as they come, before warps rewrite them: of e4m3 V, which is transposed; where
-  /// `widens_kv` as many of K and of V.
+  /// `upcasts_kv` as many of K and of V.
   int num_row_stages = 0;
   int o_blocks = 0;       ///< 128-byte columns of O with memory of their own; 0: O is staged in Q's
   bool direct_o = false;  ///< nor there: O is f32, and leaves from registers
-  bool widens_kv = false;    ///< K and V are e4m3, and widened to 16 bits
+  bool upcasts_kv = false;   ///< K and V are e4m3, and upcast to 16 bits
   int kv_row_bytes = 128;    ///< of a row in a TMA box of K and V, and their swizzle
   bool ping_pong = false;    ///< consumers take turns at issuing products
   bool pair_tiles = false;   ///< later rows see more keys: a CTA takes long and short tiles
@@ -115,8 +115,8 @@ struct Sm90Plan {
   /// Whether its runs are over sequences, whose heads have keys of their own
   /// (templates/common/sequence_runs.cuh).
   bool head_runs() const { return runs && kv_lens; }
-  /// Before the consumers: one loads, and rewrites V; where K is widened, another one does that.
-  int producer_warpgroups() const { return widens_kv ? 2 : 1; }
+  /// Before the consumers: one loads, and rewrites V; where K is upcast, another one does that.
+  int producer_warpgroups() const { return upcasts_kv ? 2 : 1; }
   int threads() const { return 128 * (producer_warpgroups() + num_consumers + idle_warpgroups); }
 };
 

@@ -117,7 +117,7 @@ constexpr Sm90Row<Registers> kThreeConsumersRegisters[] = {
 
 }  // namespace
 
-bool sm90_rewrites_kv(const AttentionSpec& spec) { return is_e4m3(spec) || widens_kv(spec); }
+bool sm90_rewrites_kv(const AttentionSpec& spec) { return is_e4m3(spec) || upcasts_kv(spec); }
 
 int sm90_copy_warps(const Sm90Plan& plan) { return plan.num_row_stages > 0 ? 1 : 4; }
 
@@ -125,9 +125,9 @@ std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan) {
   std::vector<PlannedKernel::Role> roles{{"load", 0, plan.row_copies ? sm90_copy_warps(plan) : 1}};
   if (plan.num_row_stages > 0) {
     roles.push_back(
-        {plan.widens_kv ? "widen V" : "transpose", kSm90FirstVRewriter, kSm90VRewriters});
+        {plan.upcasts_kv ? "upcast V" : "transpose", kSm90FirstVRewriter, kSm90VRewriters});
   }
-  if (plan.widens_kv) roles.push_back({"widen K", 4, kSm90KRewriters});
+  if (plan.upcasts_kv) roles.push_back({"upcast K", 4, kSm90KRewriters});
   for (int i = 0; i < plan.num_consumers; ++i) {
     roles.push_back({fmt::format("consumer {}", i), 4 * (plan.producer_warpgroups() + i), 4});
   }

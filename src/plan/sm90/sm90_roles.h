@@ -9,12 +9,12 @@
 
 namespace attnjit {
 
-/// Warps that rewrite what comes: the producer's warpgroup's last ones transpose or widen V, and
-/// where K is widened, a warpgroup of its own does that.
+/// Warps that rewrite what comes: the producer's warpgroup's last ones transpose or upcast V, and
+/// where K is upcast, a warpgroup of its own does that.
 inline constexpr int kSm90VRewriters = 3, kSm90KRewriters = 4;
 inline constexpr int kSm90FirstVRewriter = 4 - kSm90VRewriters;
 
-/// Whether K and V are rewritten on their way: transposed, or widened.
+/// Whether K and V are rewritten on their way: transposed, or upcast.
 bool sm90_rewrites_kv(const AttentionSpec& spec);
 
 /// The warps that copy K and V row by row: all of the producer's warpgroup, but one where the

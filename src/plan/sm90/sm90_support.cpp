@@ -22,7 +22,7 @@ std::string why_no_e4m3(const AttentionSpec& spec) {
   // NOTE: with 64 keys they lack 280 bytes of shared memory, and with one V consumers spill 124
   // bytes in their loop.
   if (constexpr int kMost = 192;
-      widens_kv(spec) && keys_have_scales(spec) && spec.qk_depth > kMost) {
+      upcasts_kv(spec) && keys_have_scales(spec) && spec.qk_depth > kMost) {
     return fmt::format(
         "the {} template has scales of rows (scales) beside a Q of another type (kv_dtype) to "
         "qk_depth {}, not {}: deeper tiles leave no memory for them",

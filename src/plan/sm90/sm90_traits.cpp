@@ -70,7 +70,7 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
   const bool to128 = depth > 96 && depth <= 128;
   // Measured of sequences of one length. NOTE: kernels that split keys would spill.
   const bool capped = score == Score::kSoftcap && !listed && !expressed && !tensor &&
-                      !spec.interpreted && !is_e4m3(spec) && !widens_kv(spec) && !splits(spec);
+                      !spec.interpreted && !is_e4m3(spec) && !upcasts_kv(spec) && !splits(spec);
   return sum({{kTo64, depth <= 64},
               {kTo96, depth <= 96},
               {kTo128, depth <= 128},
@@ -104,7 +104,7 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
 }
 
 Sm90Traits sm90_plan_traits(const AttentionSpec& spec, const Sm90Plan& plan) {
-  return sum({{kUpcast, plan.widens_kv},
+  return sum({{kUpcast, plan.upcasts_kv},
               {kKeyScales, plan.key_scales},
               {kListed, plan.listed},
               {kMapped, plan.mapped},

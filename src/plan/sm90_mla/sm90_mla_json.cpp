@@ -43,7 +43,7 @@ void add_sm90_mla(const Sm90MlaPlan& plan, nlohmann::ordered_json& json) {
       {"v_bytes", plan.v_bytes},
       {"v_row_stage_bytes", 0},
       {"k_row_stage_bytes", 0},
-      {"widens_kv", false},
+      {"upcasts_kv", false},
       {"kv_row_bytes", 128},
       {"exp2_fma_pairs", 0},
       {"sums_by_product", false},

@@ -27,7 +27,7 @@ constexpr int kRecordBytes = 64 * 64 * 2 + 128 * 16;
 constexpr std::array kStages{2, 4, 6, 8};
 constexpr std::array kDeepStages{1, 2};
 
-/// CTAs that may widen blocks of K for each other: where the heads of a position are two tiles.
+/// CTAs that may upcast blocks of K for each other: where the heads of a position are two tiles.
 int most_cluster_of(const AttentionSpec& spec) {
   const bool halves = (1 << mla_head_shift(spec)) == 2 * MlaTiles::kRows;
   return halves && spec.cache_format == CacheFormat::kDsv32 ? 2 : 1;
@@ -41,7 +41,8 @@ std::vector<std::int64_t> stages_of(const MlaTiles& tiles) {
 /// The mbarriers, in the order in which they lie in shared memory.
 std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const MlaTiles& tiles) {
   // One lane of each warp that read it hands memory back; what V has not of K, such as the rope's
-  // block, is of the warpgroup that makes S. What a CTA widens for the other, both hand back to it.
+  // block, is of the warpgroup that makes S. What a CTA upcasts for the other, both hand back to
+  // it.
   MlaReaders readers;
   readers.work = kConsumers * kWarps;
   readers.q = kConsumers * kWarps;
@@ -59,9 +60,9 @@ std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const Mla
 /// What follows of the stages and of the cluster: shared memory and barriers, in their order.
 void lay_out(const AttentionSpec& spec, Sm90MlaPlan& plan) {
   MlaTiles& tiles = plan.tiles;
-  // NOTE: not where K is widened: consumers have no registers for it, and spilled 48 bytes; and a
-  // CTA that widens for another one has that as its cluster's.
-  tiles.joins = tiles.runs && tiles.cluster == 1 && tiles.widened_blocks == 0;
+  // NOTE: not where K is upcast: consumers have no registers for it, and spilled 48 bytes; and a
+  // CTA that upcasts for another one has that as its cluster's.
+  tiles.joins = tiles.runs && tiles.cluster == 1 && tiles.upcast_blocks == 0;
   tiles.couples = tiles.cluster == 1 && !tiles.own_v;
   plan.barriers = mla_barriers(barrier_groups(spec, tiles));
   plan.smem = mla_smem(spec, tiles, {.p = kRecordBytes, .parked = MlaTiles::kParkedBytes},
@@ -94,18 +95,18 @@ std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Ml
 }
 
 /// Shares registers out: in all no more than the CTA is launched with, 3 x 168. Copies of a tile in
-/// several boxes take more, and so do copies of rows: most where a lane widens them, or copies 32
+/// several boxes take more, and so do copies of rows: most where a lane upcasts them, or copies 32
 /// of K or V.
 void share_registers(const AttentionSpec& spec, Sm90MlaPlan& plan) {
   const MlaTiles& tiles = plan.tiles;
   const bool one_box = !tiles.row_copies && tiles.box_keys == MlaTiles::kKeys;
-  const bool most = tiles.widened_blocks > 0 || (tiles.row_copies && tiles.own_v);
-  // Consumers whose half of O is narrow leave more to those that load, and to those that widen K.
+  const bool most = tiles.upcast_blocks > 0 || (tiles.row_copies && tiles.own_v);
+  // Consumers whose half of O is narrow leave more to those that load, and to those that upcast K.
   const bool narrow = spec.ov_depth <= 256;
   const bool least = one_box && !narrow;
   plan.producer_registers = least ? 24 : most ? 56 : 40;
   plan.consumer_registers = least ? 240 : most ? 224 : 232;
-  if (tiles.widened_blocks > 0 && narrow) {
+  if (tiles.upcast_blocks > 0 && narrow) {
     plan.producer_registers = 88;
     plan.consumer_registers = 208;
   }

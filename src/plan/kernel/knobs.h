@@ -23,7 +23,11 @@ struct Knob {
   std::string_view name;
   std::variant<int Plan::*, bool Plan::*> member;
   std::vector<std::int64_t> values;
+  std::string_view old_name = {};  ///< which tables may still call it by
 
+  bool is_called(std::string_view by) const {
+    return by == name || (by == old_name && !by.empty());
+  }
   void set(std::int64_t value, Plan& plan) const {
     std::visit([&](auto one) { plan.*one = static_cast<std::decay_t<decltype(plan.*one)>>(value); },
                member);
@@ -38,8 +42,10 @@ struct Knob {
 template <class Plan>
 Status apply_knobs(const std::vector<Knob<Plan>>& knobs, std::string_view kernel,
                    const TuningValues& tuned, Plan& plan) {
-  for (const auto& [name, value] : tuned) {
-    const auto knob = std::ranges::find(knobs, name, &Knob<Plan>::name);
+  for (const TuningValues::value_type& choice : tuned) {
+    const auto& [name, value] = choice;
+    const auto knob = std::ranges::find_if(
+        knobs, [&](const Knob<Plan>& one) { return one.is_called(choice.first); });
     if (knob == knobs.end()) {
       std::vector<std::string_view> names;
       for (const Knob<Plan>& one : knobs) names.push_back(one.name);

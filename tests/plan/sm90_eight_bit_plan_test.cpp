@@ -175,9 +175,9 @@ TEST(Sm90Plan, ListsOfWorkAreParkedBesideWhoWidens) {
     EXPECT_EQ(sm90.producer_registers, sm90.cuts ? 48 : 40);
     EXPECT_EQ(2 * sm90.producer_registers + sm90.num_consumers * sm90.consumer_registers,
               (2 + sm90.num_consumers) * plan.main().launch_registers);
-    EXPECT_EQ(constants_of(plan).contains("kListsOffset"), sm90.parks_list || sm90.cuts);
+    EXPECT_EQ(constants_of(plan).contains("kListsOffset"), sm90.stashes_list || sm90.cuts);
     EXPECT_TRUE(constants_of(plan).contains("kFewRegisters"));
-    return sm90.parks_list && sm90_begin_of(Sm90Region::kLists, sm90) > 0;
+    return sm90.stashes_list && sm90_begin_of(Sm90Region::kLists, sm90) > 0;
   };
   EXPECT_TRUE(parks([](AttentionSpec&) {}));
   EXPECT_TRUE(parks([](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kCausal); }));

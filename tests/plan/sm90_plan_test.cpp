@@ -153,16 +153,16 @@ TEST(Sm90Plan, ParkedWorkTilesHaveRoom) {
     change(spec);
     const KernelPlan plan = plan_of(spec);
     const Sm90Plan& sm90 = *plan.sm90;
-    EXPECT_EQ(constants_of(plan).contains("kParkedOffset"), sm90.parks_work);
-    EXPECT_EQ(constants_of(plan).contains("kParkedBytes"), sm90.parks_work);
+    EXPECT_EQ(constants_of(plan).contains("kParkedOffset"), sm90.stashes_work);
+    EXPECT_EQ(constants_of(plan).contains("kParkedBytes"), sm90.stashes_work);
     EXPECT_EQ(constants_of(plan).contains("kFewRegisters"), sm90.few_registers);
     for (const Sm90SmemRange& range : sm90.smem) {
-      if (range.region != Sm90Region::kParked) continue;
+      if (range.region != Sm90Region::kStash) continue;
       EXPECT_EQ(range.size, 48 * 4 * sm90.num_consumers);
     }
-    EXPECT_EQ(sm90_begin_of(Sm90Region::kParked, sm90) > 0, sm90.parks_work);
-    EXPECT_EQ(sm90_begin_of(Sm90Region::kParked, sm90) % 16, 0);
-    return sm90.parks_work;
+    EXPECT_EQ(sm90_begin_of(Sm90Region::kStash, sm90) > 0, sm90.stashes_work);
+    EXPECT_EQ(sm90_begin_of(Sm90Region::kStash, sm90) % 16, 0);
+    return sm90.stashes_work;
   };
   const auto windowed = [](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kSlidingWindow); };
   const auto causal = [](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kCausal); };
@@ -216,7 +216,7 @@ TEST(Sm90Plan, RowsArePlacedAnewWhereThatCostsNothing) {
     const KernelPlan plan = plan_of(spec);
     const bool anew = plan.sm90->places_rows_anew;
     EXPECT_EQ(constants_of(plan).contains("kPlacesRowsAnew"), anew);
-    EXPECT_FALSE(anew && plan.sm90->parks_work);
+    EXPECT_FALSE(anew && plan.sm90->stashes_work);
     return anew;
   };
   EXPECT_TRUE(places(80, Dtype::kE4m3, false));

@@ -28,7 +28,7 @@ constexpr RegionConstant kRegions[] = {
     {MlaRegion::kP, "kRecordOffset", false},
     {MlaRegion::kListed, "kListedOffset"},
     {MlaRegion::kLists, "kListsOffset"},
-    {MlaRegion::kParked, "kParkedOffset", false},
+    {MlaRegion::kStash, "kParkedOffset", false},
     {MlaRegion::kWork, "kWorkOffset"},
     {MlaRegion::kTmemAddress, "kTmemAddressOffset", false},
     {MlaRegion::kBarriers, "kBarrierOffset"},
@@ -106,8 +106,8 @@ MemoryLayout<MlaRegion> mla_smem(const AttentionSpec& spec, const MlaTiles& tile
   }
   smem.add(kP, own.p);
   smem.add(kListed, spec.topk > 0 ? std::int64_t{MlaTiles::kListedBytes} * tiles.num_stages : 0);
-  smem.add(kLists, tiles.parks_lists() ? MlaTiles::kListsBytes : 0);
-  smem.add(kParked, own.parked);
+  smem.add(kLists, tiles.stashes_lists() ? MlaTiles::kListsBytes : 0);
+  smem.add(kStash, own.stash);
   smem.add(kWork, MlaTiles::kWorkBytes);
   smem.add(kTmemAddress, own.tmem_address);
   smem.add(kBarriers, kBarrierBytes * static_cast<std::int64_t>(num_barriers));
@@ -130,8 +130,8 @@ std::vector<MemoryRange> mla_smem_map(const MemoryLayout<MlaRegion>& smem, const
         return "listed keys";
       case MlaRegion::kLists:
         return "lists of work";
-      case MlaRegion::kParked:
-        return "parked";
+      case MlaRegion::kStash:
+        return "stash";
       case MlaRegion::kWork:
         return work;
       case MlaRegion::kTmemAddress:

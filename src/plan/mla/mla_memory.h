@@ -44,7 +44,7 @@ enum class MlaRegion : std::uint8_t {
   kP,
   kListed,
   kLists,
-  kParked,
+  kStash,
   kWork,
   kTmemAddress,
   kBarriers,
@@ -53,7 +53,7 @@ enum class MlaRegion : std::uint8_t {
 /// Bytes that a generation's kernel has beside what all have.
 struct MlaOwnBytes {
   std::int64_t p = 0;
-  std::int64_t parked = 0;
+  std::int64_t stash = 0;
   std::int64_t tmem_address = 0;
 };
 

@@ -223,7 +223,7 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add_bool("kRowCopies", tiles.row_copies);
   constants.add("kWidenedBlocks", tiles.upcast_blocks);
   constants.add("kScales", static_cast<int>(spec.scales));
-  constants.add_bool("kParksLists", tiles.parks_lists());
+  constants.add_bool("kParksLists", tiles.stashes_lists());
   if (tiles.upcast_blocks > 0) {
     constants.add("kKeyRowBytes",
                   spec.cache_format == CacheFormat::kDsv32 ? kDsv32RowBytes : spec.qk_depth);

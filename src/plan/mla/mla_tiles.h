@@ -20,8 +20,8 @@ struct MlaTiles {
   static constexpr int kWorkBytes = 48;     ///< of an announced work tile, stored 16 at a time
   static constexpr int kListedBytes = 16;   ///< that say which keys of a tile a list shows
   static constexpr int kListBytes = 16;     ///< where a warp's list of work stands
-  static constexpr int kListsBytes = 4 * kListBytes;   ///< those of four
-  static constexpr int kParkedBytes = 8 * kWorkBytes;  ///< what eight keep while they multiply
+  static constexpr int kListsBytes = 4 * kListBytes;  ///< those of four
+  static constexpr int kStashBytes = 8 * kWorkBytes;  ///< what eight keep while they multiply
 
   int cluster = 1;           ///< CTAs that share a work tile, and load K for each other
   bool own_v = false;        ///< V is a tensor of its own, as of deep heads
@@ -44,7 +44,7 @@ struct MlaTiles {
 
   int rows() const { return kRows * cluster; }
   /// Warps that load keep in shared memory where their lists of work stand.
-  bool parks_lists() const { return runs || (two_readers && upcast_blocks > 0 && kv_lens); }
+  bool stashes_lists() const { return runs || (two_readers && upcast_blocks > 0 && kv_lens); }
   /// Stages that have barriers: where there is memory for one, those of two readers take turns with
   /// it.
   int barrier_stages() const { return two_readers && num_stages == 1 ? 2 : num_stages; }

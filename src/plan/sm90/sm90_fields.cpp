@@ -150,14 +150,14 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
   if (sm90.runs) constants.add_bool("kRuns", true);
   if (sm90.head_runs()) constants.add_bool("kHeadRuns", true);
   if (sm90.cuts) constants.add_bool("kCuts", true);
-  if (sm90.head_runs() || sm90.parks_list || sm90.cuts) {
+  if (sm90.head_runs() || sm90.stashes_list || sm90.cuts) {
     constants.add("kListsOffset", sm90_begin_of(Sm90Region::kLists, sm90));
   }
   if (sm90.few_registers) constants.add_bool("kFewRegisters", true);
   if (sm90.places_rows_anew) constants.add_bool("kPlacesRowsAnew", true);
-  if (sm90.parks_work) {
-    constants.add("kParkedOffset", sm90_begin_of(Sm90Region::kParked, sm90));
-    constants.add("kParkedBytes", kSm90ParkedBytes);
+  if (sm90.stashes_work) {
+    constants.add("kParkedOffset", sm90_begin_of(Sm90Region::kStash, sm90));
+    constants.add("kParkedBytes", kSm90StashBytes);
   }
   if (sm90.sums_by_product) {
     constants.add("kOnesOffset", sm90_begin_of(Sm90Region::kOnes, sm90));

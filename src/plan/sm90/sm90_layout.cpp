@@ -51,12 +51,12 @@ std::int64_t lists_bytes(const Sm90Plan& plan) {
   constexpr std::int64_t kToldBytes = 48;
   const bool tells = plan.row_copies && sm90_copy_warps(plan) > 1;
   if (plan.cuts) return 2 * MlaTiles::kListBytes + (tells ? 2 * kToldBytes : 0);
-  return plan.parks_list ? MlaTiles::kListBytes : 0;
+  return plan.stashes_list ? MlaTiles::kListBytes : 0;
 }
 
-/// Of what consumers park.
-std::int64_t parked_bytes(const Sm90Plan& plan) {
-  return plan.parks_work ? std::int64_t{kSm90ParkedBytes} * 4 * plan.num_consumers : 0;
+/// Of what consumers stash.
+std::int64_t stash_bytes(const Sm90Plan& plan) {
+  return plan.stashes_work ? std::int64_t{kSm90StashBytes} * 4 * plan.num_consumers : 0;
 }
 
 /// Of all notes. Barriers follow, of 8 bytes each.
@@ -119,7 +119,7 @@ void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan) {
   const std::int64_t other_bytes =
       8 * (4 * 3 + 4 * kSm90MaxStages + 1 + 2 * row_tiles(plan) + kSm90MaxStages + 1) +
       std::int64_t{sm90_work_bytes(plan)} * 2 * 3 + notes_bytes(plan) + row_words_bytes(plan) +
-      ones_bytes(plan) + key_scales_bytes(plan) + lists_bytes(plan) + parked_bytes(plan);
+      ones_bytes(plan) + key_scales_bytes(plan) + lists_bytes(plan) + stash_bytes(plan);
   const std::int64_t room = sm90_smem_room(plan);
   const std::int64_t stages_bytes =
       plan.num_stages * plan.k_bytes + plan.num_v_stages * plan.v_bytes +
@@ -202,7 +202,7 @@ void sm90_lay_out(Sm90Plan& plan) {
   add(Sm90Region::kWork, 0,
       std::int64_t{sm90_work_bytes(plan)} * plan.num_q_stages * plan.num_consumers);
   if (lists_bytes(plan) > 0) add(Sm90Region::kLists, 0, lists_bytes(plan));
-  if (plan.parks_work) add(Sm90Region::kParked, 0, parked_bytes(plan));
+  if (plan.stashes_work) add(Sm90Region::kStash, 0, stash_bytes(plan));
   if (plan.listed) add(Sm90Region::kNotes, 0, notes_bytes(plan));
   if (plan.num_row_stages > 0) add(Sm90Region::kRowWords, 0, row_words_bytes(plan));
 
@@ -235,8 +235,8 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
       return "O";
     case Sm90Region::kLists:
       return "lists of work";
-    case Sm90Region::kParked:
-      return "parked";
+    case Sm90Region::kStash:
+      return "stash";
     case Sm90Region::kWork:
       return "work tiles";
     case Sm90Region::kNotes:

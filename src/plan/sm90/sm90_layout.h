@@ -30,9 +30,9 @@ Sm90KvBytes sm90_kv_bytes(const AttentionSpec& spec, int BN);
 /// Bytes of the announcement of a work tile (templates/common/work_tiles.cuh), which is stored 16
 /// at a time.
 int sm90_work_bytes(const Sm90Plan& plan);
-/// Bytes that a warp of a consumer parks (templates/sm90/consumer.cuh), which are stored 16 at a
+/// Bytes that a warp of a consumer stashes (templates/sm90/consumer.cuh), which are stored 16 at a
 /// time.
-inline constexpr int kSm90ParkedBytes = 48;
+inline constexpr int kSm90StashBytes = 48;
 /// Bytes of a note that the producer tells with the K of a stage, where tiles are listed: a word,
 /// and one more where a map has bits.
 int sm90_note_bytes(const Sm90Plan& plan);

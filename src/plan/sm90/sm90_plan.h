@@ -26,7 +26,7 @@ enum class Sm90Region : std::uint8_t {
   kKRows,
   kO,
   kLists,
-  kParked,
+  kStash,
   kWork,
   kNotes,
   kRowWords,
@@ -83,12 +83,12 @@ struct Sm90Plan {
   /// would keep elsewhere.
   bool few_registers = false;
   /// Who deals out work tiles has few registers, and keeps its place in shared memory.
-  bool parks_list = false;
+  bool stashes_list = false;
   /// Consumers beside scales of keys find anew where their rows are, and keep no more than they
   /// must.
   bool places_rows_anew = false;
   /// Consumers keep what they know of a work tile in shared memory while its keys are multiplied.
-  bool parks_work = false;
+  bool stashes_work = false;
   int producer_registers = 0;
   int consumer_registers = 0;
   int padded_qk_depth = 0;  ///< elements per row of Q and K in shared memory: whole 128-byte blocks

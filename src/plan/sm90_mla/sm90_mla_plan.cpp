@@ -65,7 +65,7 @@ void lay_out(const AttentionSpec& spec, Sm90MlaPlan& plan) {
   tiles.joins = tiles.runs && tiles.cluster == 1 && tiles.upcast_blocks == 0;
   tiles.couples = tiles.cluster == 1 && !tiles.own_v;
   plan.barriers = mla_barriers(barrier_groups(spec, tiles));
-  plan.smem = mla_smem(spec, tiles, {.p = kRecordBytes, .parked = MlaTiles::kParkedBytes},
+  plan.smem = mla_smem(spec, tiles, {.p = kRecordBytes, .stash = MlaTiles::kStashBytes},
                        plan.barriers.size());
 }
 

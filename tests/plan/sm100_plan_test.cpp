@@ -105,7 +105,7 @@ TEST(Sm100Plan, OneWorkTileHasNoBarriersForTheNext) {
     EXPECT_EQ(one.plan.sm100->one_work_tile(), one.one);
     EXPECT_EQ(has(one.plan, "Q0_cons"), !one.one);
     EXPECT_EQ(has(one.plan, "O_cons[0]"), one.reuses_o);
-    EXPECT_EQ(takes(one.plan, "total_tiles"), !one.one && !one.plan.sm100->announced);
+    EXPECT_EQ(takes(one.plan, "total_tiles"), !one.one && !one.plan.sm100->published);
   }
 }
 
@@ -235,7 +235,7 @@ TEST(Sm100Plan, OneWarpAsksWhatAnExpressionHides) {
   struct {
     const char* code;
     int depth;
-    bool pair, persistent, announced, trims;
+    bool pair, persistent, published, trims;
   } const all[] = {{"q_idx / 512 == kv_idx / 512", 128, false, true, true, true},
                    {"kv_idx <= q_idx && q_idx - kv_idx < p.n", 128, false, true, true, true},
                    {"kv_idx < kv_len + p.n", 128, false, true, true, true},
@@ -260,7 +260,7 @@ TEST(Sm100Plan, OneWarpAsksWhatAnExpressionHides) {
     if (one.pair) options.pair_cta = true;
     const KernelPlan plan = plan_of(spec, options);
     EXPECT_EQ(plan.sm100->persistent, one.persistent ? 1 : 0);
-    EXPECT_EQ(plan.sm100->announced, one.announced);
+    EXPECT_EQ(plan.sm100->published, one.published);
     EXPECT_EQ(plan.sm100->trims, one.trims);
     EXPECT_FALSE(plan.main().overlaps && !plan.sm100->mapped);
     spec.page_size = 16;

@@ -122,7 +122,7 @@ TEST(Tuning, ACtaMayTakeOverTiles) {
   causal.mask.kind = MaskSpec::Kind::kCausal;
   const KernelPlan result = plan_of(causal, {}, &tuning);
   check_plan(result, "tuned");
-  EXPECT_TRUE(result.sm100->announced);
+  EXPECT_TRUE(result.sm100->published);
   EXPECT_EQ(result.sm100->variants.front().barriers.back().name, "taken_prod");
   EXPECT_EQ(launch_of(result, 2, 1024, 1024, 132).grid[0], 256U);
   const Tuning alone = tuning_of(R"({"persistent": 2, "pair_cta": 0})", "{}");

@@ -38,7 +38,7 @@ constexpr RegionConstant kRegions[] = {
 
 std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const MlaTiles& tiles,
                                                 const MlaReaders& readers) {
-  // One thread announces what TMA will bring, where threads copy each does.
+  // One thread publishes what TMA will bring, where threads copy each does.
   constexpr int kProducer = 1;
   const int of_k = !tiles.row_copies ? kProducer : kCopyThreads / (tiles.loads_apart ? 2 : 1);
   const int blocks = mla_blocks(spec);

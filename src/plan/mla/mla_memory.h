@@ -14,7 +14,7 @@ namespace attnjit {
 
 /// Those who hand memory back: how many arrive.
 struct MlaReaders {
-  int work = 0;          ///< of an announced work tile
+  int work = 0;          ///< of an published work tile
   int q = 0;             ///< of Q
   int latent = 0;        ///< of a latent block of K, or of a block of V of its own
   int middle_block = 0;  ///< of the one that both halves of O have, where there is one

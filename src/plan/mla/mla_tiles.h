@@ -17,7 +17,7 @@ struct MlaTiles {
   static constexpr int kRows = 64;          ///< of a CTA
   static constexpr int kKeys = 64;          ///< of a KV tile
   static constexpr int kBlockColumns = 64;  ///< of 128 bytes: a TMA box, and the swizzle's row
-  static constexpr int kWorkBytes = 48;     ///< of an announced work tile, stored 16 at a time
+  static constexpr int kWorkBytes = 48;     ///< of an published work tile, stored 16 at a time
   static constexpr int kListedBytes = 16;   ///< that say which keys of a tile a list shows
   static constexpr int kListBytes = 16;     ///< where a warp's list of work stands
   static constexpr int kListsBytes = 4 * kListBytes;  ///< those of four

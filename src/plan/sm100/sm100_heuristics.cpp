@@ -83,9 +83,9 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
                        Sm100Plan& plan) {
   const AttentionSpec& spec = *resolved;
   plan.mapped = walks_map(resolved);
-  plan.announced = lists_sequences(spec);
-  plan.can_persist = !plan.announced && !lengths_differ(spec);
-  // A warp announces what is taken over, which is not there for pairs.
+  plan.published = lists_sequences(spec);
+  plan.can_persist = !plan.published && !lengths_differ(spec);
+  // A warp publishes what is taken over, which is not there for pairs.
   plan.can_take_over = plan.can_persist && !pair && !plan.mapped && !plan.upcasts_kv;
   // NOTE: what interprets is one kernel for all masks, even ones and others. What an expression
   // hides may make its work uneven, but never longer than where nothing is hidden.
@@ -98,8 +98,8 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
   plan.persistent = tuned.persistent.value_or(persists ? 1 : 0);
   plan.counted = (asks && plan.can_persist && plan.persistent == 1 && !pair) ||
                  (plan.can_take_over && plan.takes_over());
-  plan.announced = plan.announced || plan.counted;
-  plan.trims = asks && (plan.announced || plan.one_work_tile());
+  plan.published = plan.published || plan.counted;
+  plan.trims = asks && (plan.published || plan.one_work_tile());
   const spec::Snippets& snippets = resolved.state().snippets;
   plan.many_holes =
       plan.trims && std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
@@ -244,9 +244,9 @@ std::int64_t sm100_polynomial_pairs(const AttentionSpec& spec, const Sm100Plan& 
   // upcast, and so many instructions that the MUFU is the bound no more.
   const bool modified = spec.score_mod.kind == ScoreModSpec::Kind::kCustom;
   if (upcasts_kv(spec) && modified) return pairs / 16;
-  // P of e4m3 takes fewer registers: four in 16 spill nowhere, but beside what reads announcements
-  // and a map, where 28 bytes spilt.
-  if (variant.MMA_K == 32 && variant.num_qo == 2 && !(plan.announced && plan.mapped)) {
+  // P of e4m3 takes fewer registers: four in 16 spill nowhere, but beside what reads what is
+  // published and a map, where 28 bytes spilt.
+  if (variant.MMA_K == 32 && variant.num_qo == 2 && !(plan.published && plan.mapped)) {
     return pairs / 4;
   }
   if (tensor_cycles < 896 && variant.num_qo == 2) return pairs * 3 / 16;

@@ -65,7 +65,7 @@ const Field<Sm100Plan> kSm100Fields[] = {
     {"p_bias", &Sm100Plan::p_bias},
     {"row_copies", &Sm100Plan::row_copies},
     {"upcasts_kv", &Sm100Plan::upcasts_kv},
-    {"announced", &Sm100Plan::announced},
+    {"published", &Sm100Plan::published},
     {"trims", &Sm100Plan::trims},
     {"many_holes", &Sm100Plan::many_holes},
     {"mapped", &Sm100Plan::mapped},

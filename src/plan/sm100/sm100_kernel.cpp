@@ -159,7 +159,7 @@ bool loads_by_threads(const Sm100Plan& sm100) { return sm100.row_copies || sm100
 
 // Whether the kernel waits for the end of what comes before it on the stream.
 bool overlaps(const Sm100Plan& sm100) {
-  return (sm100.announced && !sm100.counted) || sm100.mapped;
+  return (sm100.published && !sm100.counted) || sm100.mapped;
 }
 
 std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm100Plan& sm100) {
@@ -199,7 +199,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   if (variant.num_pv_stages != 2) constants.add("kPvParts", variant.num_pv_stages);
   constants.add_bool("kSwitchTo1Q", sm100.can_switch_to_1q);
   constants.add("kCluster", sm100.cluster);
-  constants.add_bool("kAnnounced", sm100.announced);
+  constants.add_bool("kAnnounced", sm100.published);
   constants.add_bool("kCounted", sm100.counted);
   constants.add_bool("kTrims", sm100.trims);
   if (sm100.many_holes) constants.add_bool("kManyHoles", true);
@@ -245,7 +245,7 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan&
   const auto add = [&](std::initializer_list<LaunchNumber> more) {
     numbers.insert(numbers.end(), more);
   };
-  if (sm100.announced && !sm100.counted) {
+  if (sm100.published && !sm100.counted) {
     add({kBatch});
     if (sm100.split) add({kPartitions, kRows});
     if (spec.ragged) add({kTotalQ});

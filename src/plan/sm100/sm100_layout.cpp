@@ -21,7 +21,7 @@ constexpr std::int64_t kCorrectionBytes = 512 * 4;  // a sum and a maximum a sof
 constexpr std::int64_t kKeyScalesBytes = 3 * 4;
 constexpr std::int64_t kKeyScalesBuffers = 2;  // of a softmax warpgroup
 
-// Who reads an announced work tile: the warps of softmax, four of correction, a thread each that
+// Who reads an published work tile: the warps of softmax, four of correction, a thread each that
 // multiplies, loads and stores, and the warps that upcast.
 int work_readers(const Sm100LayoutRequest& request) {
   return (request.one_o ? 4 : 8) + 4 + 3 + (request.upcasts_kv ? kSm100UpcastWarps : 0);
@@ -37,7 +37,7 @@ void add_barriers(Sm100Variant& variant, Sm100Barrier group, const std::string& 
 
 // FA4MiscMBars' order, with barriers of Q's own and of O's staging. One lane a warp arrives for it:
 // 4 softmax warps hand over each part of P, and 4 correction warps vouch for O before its first
-// part; a pair's leader hears both CTAs. K and V are announced by one thread, by each of the warp
+// part; a pair's leader hears both CTAs. K and V are published by one thread, by each of the warp
 // that copies them, or by one of each warp that upcasts them. Q's memory is given back by the
 // commit of its last product; where O is staged there by the store, and by the load, which has
 // waited for the phase before. Not where a CTA has one work tile; nor are buffers of O then, of
@@ -129,11 +129,11 @@ Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Pl
   tile.rope_size = spec.rope_dtype ? size_of(*spec.rope_dtype) : tile.qkv_size;
   tile.key_scales = keys_have_scales(spec);
   tile.output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
-  tile.announced = plan.announced;
-  tile.takes_over = plan.announced && plan.takes_over();
+  tile.published = plan.published;
+  tile.takes_over = plan.published && plan.takes_over();
   tile.one_work_tile = plan.one_work_tile();
   // What one warp says to all others. Where CTAs walk a list each role counts for itself.
-  tile.work_bytes = kSm100WorkBytes * (tile.announced       ? kSm100WorkSlots
+  tile.work_bytes = kSm100WorkBytes * (tile.published       ? kSm100WorkSlots
                                        : tile.one_work_tile ? 1
                                                             : 0) +
                     (tile.takes_over ? kSm100AnswerBytes : 0);
@@ -250,7 +250,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   if (tile.tails && tile.pair_cta) {
     v.barriers.push_back({Sm100Barrier::kPairTail, "pair_tail_prod", 1});
   }
-  if (tile.announced) {
+  if (tile.published) {
     add_barriers(v, Sm100Barrier::kWork, "work_prod", kSm100WorkSlots, 1);
     add_barriers(v, Sm100Barrier::kWork, "work_cons", kSm100WorkSlots, work_readers(tile));
   }

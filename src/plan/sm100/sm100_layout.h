@@ -43,7 +43,7 @@ struct Sm100LayoutRequest {
   std::int64_t output_size = 2;
   std::int64_t swizzle_bytes = 128;
   std::int64_t work_bytes = 0;     ///< what is said of work tiles in shared memory
-  bool announced = false;          ///< it is announced, at barriers of its own
+  bool published = false;          ///< it is published, at barriers of its own
   bool takes_over = false;         ///< a CTA asks for others' work, and is answered at a barrier
   bool one_work_tile = false;      ///< a CTA has one: nothing is handed on to a next one
   bool row_copies = false;         ///< a warp copies K and V

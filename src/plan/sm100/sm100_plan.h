@@ -76,7 +76,7 @@ enum class Sm100TmemRegion : std::uint8_t { kS0, kS1, kO0, kO1, kO, kQ };
 std::string_view to_string(Sm100TmemRegion region);
 using Sm100TmemRange = PlacedRegion<Sm100TmemRegion>;
 
-/// What a group of barriers is for. `cons` barriers hand memory back, `prod` ones announce it.
+/// What a group of barriers is for. `cons` barriers hand memory back, `prod` ones publish it.
 enum class Sm100Barrier : std::uint8_t {
   kSCons,
   kCProd,
@@ -182,9 +182,9 @@ struct Sm100Plan {
   bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
   bool upcasts_kv =
       false;  ///< K and V are e4m3; a warpgroup loads them, and upcasts them to 16 bits
-  /// A warp finds the work tiles and announces them to the others; a CTA has several.
-  bool announced = false;
-  bool counted = false;            ///< of those that are announced: they are counted off
+  /// A warp finds the work tiles and publishes them to the others; a CTA has several.
+  bool published = false;
+  bool counted = false;            ///< of those that are published: they are counted off
   bool can_persist = false;        ///< a CTA may walk several work tiles that it counts off itself
   bool can_take_over = false;      ///< .. or take over those of CTAs that have not started
   bool can_pair = false;           ///< a tuning row may choose whether CTAs multiply in pairs
@@ -200,7 +200,7 @@ struct Sm100Plan {
   std::vector<Deviation> deviations;
 
   /// A launch has a CTA for each work tile, and the kernel nothing for a second one.
-  bool one_work_tile() const { return persistent == 0 && !announced; }
+  bool one_work_tile() const { return persistent == 0 && !published; }
   bool takes_over() const { return persistent == 2; }
 };
 
@@ -211,7 +211,7 @@ struct Sm100Plan {
 inline constexpr std::int64_t kSm100SmemBytes = DeviceShape{}.max_smem_bytes;
 inline constexpr std::int64_t kSm100MaxBarriers = 64;
 
-/// Work tiles that are announced at a time, and the bytes of each, and of the only one of a CTA
+/// Work tiles that are published at a time, and the bytes of each, and of the only one of a CTA
 /// (templates/sm100/layout.cuh).
 inline constexpr std::int64_t kSm100WorkSlots = 2;
 inline constexpr std::int64_t kSm100WorkBytes = 64;

@@ -20,7 +20,7 @@ std::string why_no_pair(const AttentionSpec& spec, const Sm100Plan& sm100) {
   const auto alone = [](std::string_view what) {
     return fmt::format("{} by CTAs that multiply alone: pair_cta is to be false", what);
   };
-  if (sm100.announced) return alone("partitions of the keys and packed keys are computed");
+  if (sm100.published) return alone("partitions of the keys and packed keys are computed");
   if (sm100.upcasts_kv) return alone("K and V are upcast");
   if (has_own_rope(spec)) return alone("a rope part of another type (rope_dtype) is multiplied");
   if (sm100.row_copies) {

@@ -115,7 +115,7 @@ void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.v_row_stage_bytes = kv.v_rows;
   plan.k_row_stage_bytes = kv.k_rows;
   plan.q_bytes = std::int64_t{kBoxRowBytes} * plan.BM * plan.padded_qk_depth / block_elements(spec);
-  // Barriers and announcements of work tiles.
+  // Barriers and what is published of work tiles.
   const std::int64_t other_bytes =
       8 * (4 * 3 + 4 * kSm90MaxStages + 1 + 2 * row_tiles(plan) + kSm90MaxStages + 1) +
       std::int64_t{sm90_work_bytes(plan)} * 2 * 3 + notes_bytes(plan) + row_words_bytes(plan) +
@@ -140,7 +140,7 @@ void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan) {
 }
 
 std::vector<Sm90BarrierGroup> sm90_barrier_groups(const Sm90Plan& plan) {
-  // One thread announces what TMA will bring, and each thread what it copies by itself; one lane of
+  // One thread publishes what TMA will bring, and each thread what it copies by itself; one lane of
   // each warp that read it hands it back.
   constexpr int kProducer = 1;
   constexpr int kConsumerWarps = 4;

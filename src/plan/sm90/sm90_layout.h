@@ -27,7 +27,7 @@ struct Sm90KvBytes {
 };
 Sm90KvBytes sm90_kv_bytes(const AttentionSpec& spec, int BN);
 
-/// Bytes of the announcement of a work tile (templates/common/work_tiles.cuh), which is stored 16
+/// Bytes of a published work tile (templates/common/work_tiles.cuh), which is stored 16
 /// at a time.
 int sm90_work_bytes(const Sm90Plan& plan);
 /// Bytes that a warp of a consumer stashes (templates/sm90/consumer.cuh), which are stored 16 at a

@@ -153,9 +153,9 @@ TEST(PlanJson, SaysWhichTilesOfAnExpressionAreWalked) {
                    code + "\"}}")["kernel"];
   };
   const Json window = kernel_of("kv_idx <= q_idx && q_idx - kv_idx < 512");
-  EXPECT_EQ(window["trims"], true);
-  EXPECT_EQ(window["many_holes"], false);
-  EXPECT_EQ(kernel_of("kv_idx / 128 % 5 == 1")["many_holes"], true);
+  EXPECT_EQ(window["skips_tiles"], true);
+  EXPECT_EQ(window["many_gaps"], false);
+  EXPECT_EQ(kernel_of("kv_idx / 128 % 5 == 1")["many_gaps"], true);
 }
 
 TEST(PlanJson, Sm90PlanIsAtTopLevel) {

@@ -235,7 +235,7 @@ TEST(Sm100Plan, OneWarpAsksWhatAnExpressionHides) {
   struct {
     const char* code;
     int depth;
-    bool pair, persistent, published, trims;
+    bool pair, persistent, published, skips_tiles;
   } const all[] = {{"q_idx / 512 == kv_idx / 512", 128, false, true, true, true},
                    {"kv_idx <= q_idx && q_idx - kv_idx < p.n", 128, false, true, true, true},
                    {"kv_idx < kv_len + p.n", 128, false, true, true, true},
@@ -261,10 +261,10 @@ TEST(Sm100Plan, OneWarpAsksWhatAnExpressionHides) {
     const KernelPlan plan = plan_of(spec, options);
     EXPECT_EQ(plan.sm100->persistent, one.persistent ? 1 : 0);
     EXPECT_EQ(plan.sm100->published, one.published);
-    EXPECT_EQ(plan.sm100->trims, one.trims);
+    EXPECT_EQ(plan.sm100->skips_tiles, one.skips_tiles);
     EXPECT_FALSE(plan.main().overlaps && !plan.sm100->mapped);
     spec.page_size = 16;
-    EXPECT_EQ(plan_of(spec, options).sm100->trims, !plan.sm100->mapped && one.code[0] != 's');
+    EXPECT_EQ(plan_of(spec, options).sm100->skips_tiles, !plan.sm100->mapped && one.code[0] != 's');
   }
 }
 
@@ -292,7 +292,7 @@ TEST(Sm100Plan, ManyHolesWhereAnExpressionHidesAgain) {
     PlanOptions options;
     if (one.pair) options.pair_cta = true;
     const KernelPlan plan = plan_of(spec, options);
-    EXPECT_EQ(plan.sm100->many_holes, one.many);
+    EXPECT_EQ(plan.sm100->many_gaps, one.many);
     EXPECT_EQ(constants_of(plan).contains("kManyHoles"), one.many);
   }
 }

@@ -128,7 +128,7 @@ MlaTiles mla_tiles(const ResolvedSpec& resolved) {
   }
   tiles.pair_tiles = tiles.own_v && !tiles.kv_lens && !decodes(spec, MlaTiles::kRows) &&
                      shown_of_long_sequence(resolved).rising;
-  tiles.trims = lists_tiles(resolved);
+  tiles.skips_tiles = lists_tiles(resolved);
   tiles.partition_tiles = spec.partition_keys / MlaTiles::kKeys;
   // As of sm_90a's decodes: nobody comes back for what was not asked for. But where a sequence has
   // several query tiles, the next block of each row is wanted soon, by all of them.
@@ -236,7 +236,7 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add_bool("kSplit", tiles.split);
   if (tiles.runs) constants.add_bool("kRuns", true);
   if (tiles.joins) constants.add_bool("kJoins", true);
-  if (tiles.trims) constants.add_bool("kTrimsTiles", true);
+  if (tiles.skips_tiles) constants.add_bool("kTrimsTiles", true);
   constants.add("kPartitionTiles", tiles.partition_tiles);
   constants.add_bool("kMergeOnePart", merges_one_part(spec));
   constants.add("kStages", tiles.barrier_stages());

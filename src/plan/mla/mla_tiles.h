@@ -37,10 +37,10 @@ struct MlaTiles {
   bool joins = false;        ///< launches may give two CTAs half of each part, which they join
   bool couples = false;      ///< CTAs of the same keys form clusters of two, for L2's sake alone
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
-  bool trims = false;       ///< an expression is asked which KV tiles at a walk's ends it hides
-  int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
-  int l2_bytes = 256;       ///< that L2 fetches for a copy of K, at least
-  int num_stages = 0;       ///< K tiles in shared memory, and as many V tiles of their own
+  bool skips_tiles = false;  ///< an expression is asked which KV tiles at a walk's ends it hides
+  int partition_tiles = 0;   ///< KV tiles of each partition; 0: the launch says how many there are
+  int l2_bytes = 256;        ///< that L2 fetches for a copy of K, at least
+  int num_stages = 0;        ///< K tiles in shared memory, and as many V tiles of their own
 
   int rows() const { return kRows * cluster; }
   /// Warps that load keep in shared memory where their lists of work stand.

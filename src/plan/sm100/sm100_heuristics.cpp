@@ -99,10 +99,10 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
   plan.counted = (asks && plan.can_persist && plan.persistent == 1 && !pair) ||
                  (plan.can_take_over && plan.takes_over());
   plan.published = plan.published || plan.counted;
-  plan.trims = asks && (plan.published || plan.one_work_tile());
+  plan.skips_tiles = asks && (plan.published || plan.one_work_tile());
   const spec::Snippets& snippets = resolved.state().snippets;
-  plan.many_holes =
-      plan.trims && std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
+  plan.many_gaps =
+      plan.skips_tiles && std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
         return snippet && snippet->kind == spec::SnippetKind::kMask && spec::hides_again(*snippet);
       });
 }

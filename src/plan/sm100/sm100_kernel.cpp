@@ -201,8 +201,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add("kCluster", sm100.cluster);
   constants.add_bool("kAnnounced", sm100.published);
   constants.add_bool("kCounted", sm100.counted);
-  constants.add_bool("kTrims", sm100.trims);
-  if (sm100.many_holes) constants.add_bool("kManyHoles", true);
+  constants.add_bool("kTrims", sm100.skips_tiles);
+  if (sm100.many_gaps) constants.add_bool("kManyHoles", true);
   constants.add_bool("kOneWorkTile", sm100.one_work_tile());
   constants.add_bool("kMapped", sm100.mapped);
   constants.add_bool("kMapBits", sm100.mapped && map_has_bits(spec));

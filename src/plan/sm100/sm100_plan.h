@@ -193,8 +193,8 @@ struct Sm100Plan {
   /// that runs takes over those of CTAs that have not started (cluster launch control).
   std::int64_t persistent = 0;
   bool mapped = false;               ///< it walks lists of a map of the mask (templates/maps)
-  bool trims = false;                ///< an expression says which tiles are walked (seen_tiles.cuh)
-  bool many_holes = false;           ///< .. and may hide tiles again and again
+  bool skips_tiles = false;          ///< an expression says which tiles are walked (seen_tiles.cuh)
+  bool many_gaps = false;            ///< .. and may hide tiles again and again
   bool split = false;                ///< launches may split the keys into partitions
   std::int64_t partition_tiles = 0;  ///< KV tiles of each; 0: the launch says how many there are
   std::vector<Deviation> deviations;

@@ -25,7 +25,7 @@ void add_sm90_mla(const Sm90MlaPlan& plan, nlohmann::ordered_json& json) {
       {"claims_work", false},
       {"row_copies", tiles.row_copies},
       {"overlaps", true},
-      {"listed", tiles.trims},
+      {"listed", tiles.skips_tiles},
       {"mapped", false},
       {"map_bits", false},
       {"split", tiles.split},

@@ -29,28 +29,28 @@ TEST(Sm90Plan, E4m3HasMemoryForVAsItComes) {
       const Sm90Plan& sm90 = *plan.sm90;
       const int columns = (depth + 31) / 32 * 32;
       EXPECT_EQ(sm90.v_bytes, std::int64_t{sm90.BN} * columns);
-      EXPECT_EQ(sm90.v_row_stage_bytes, std::int64_t{sm90.BN} * (depth > 128 ? 256 : 128));
-      EXPECT_EQ(sm90.k_row_stage_bytes, 0);
+      EXPECT_EQ(sm90.v_raw_stage_bytes, std::int64_t{sm90.BN} * (depth > 128 ? 256 : 128));
+      EXPECT_EQ(sm90.k_raw_stage_bytes, 0);
       EXPECT_EQ(sm90.BN % 32, 0);
-      EXPECT_GE(sm90.num_row_stages, 1);
+      EXPECT_GE(sm90.num_raw_stages, 1);
       EXPECT_LE(sm90.smem_bytes, 232448);
       // Staged O does not fit Q's memory where it has more blocks of 128 bytes in a row.
       const bool fits_q = 2 * depth <= (depth + 127) / 128 * 128;
       EXPECT_TRUE(fits_q || sm90.o_blocks >= 1) << depth;
       int rows = 0, keys = 0;
       for (const Sm90SmemRange& range : sm90.smem) {
-        rows += range.region == Sm90Region::kVRows;
+        rows += range.region == Sm90Region::kRawV;
         keys += range.region == Sm90Region::kRowWords;
-        EXPECT_TRUE(range.region != Sm90Region::kVRows || range.begin % 1024 == 0);
+        EXPECT_TRUE(range.region != Sm90Region::kRawV || range.begin % 1024 == 0);
       }
-      EXPECT_EQ(rows, sm90.num_row_stages);
+      EXPECT_EQ(rows, sm90.num_raw_stages);
       EXPECT_EQ(keys, 1);
       EXPECT_EQ(sm90.p_bias, 8);
       // What P may come to: less than e4m3's greatest number.
       EXPECT_LT(std::exp2(sm90.p_bias + sm90.rescale_threshold), 448);
     }
   }
-  EXPECT_EQ(plan_of(sm90_spec(128)).sm90->num_row_stages, 0);
+  EXPECT_EQ(plan_of(sm90_spec(128)).sm90->num_raw_stages, 0);
 }
 
 // The tensor cores sum the rows of P where nothing but O is divided by the sums: not between depths
@@ -127,7 +127,7 @@ TEST(Sm90Plan, KeysWithScalesHaveBuffersForThem) {
           std::find_if(plan.main().smem_map.begin(), plan.main().smem_map.end(),
                        [](const MemoryRange& one) { return one.name == "scales of keys"; });
       ASSERT_NE(range, plan.main().smem_map.end());
-      EXPECT_EQ(range->size, (sm90.num_v_stages + 1) * 3 * 4 * sm90.BN + 16 * sm90.num_row_stages);
+      EXPECT_EQ(range->size, (sm90.num_v_stages + 1) * 3 * 4 * sm90.BN + 16 * sm90.num_raw_stages);
       EXPECT_EQ(constants_of(plan).at("kKeyScalesOffset"), std::to_string(range->begin));
       // A table names pages, of which the launch has so many.
       EXPECT_TRUE(std::any_of(plan.main().parameters.begin(), plan.main().parameters.end(),
@@ -149,10 +149,10 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
       EXPECT_TRUE(sm90.upcasts_kv);
       EXPECT_EQ(sm90.kv_row_bytes, depth % 128 == 0 ? 128 : 64);
       EXPECT_EQ(sm90.k_bytes, std::int64_t{sm90.BN} * ((depth + 63) / 64 * 128));
-      EXPECT_EQ(sm90.k_row_stage_bytes, sm90.k_bytes / 2);
-      EXPECT_EQ(sm90.v_row_stage_bytes, sm90.v_bytes / 2);
+      EXPECT_EQ(sm90.k_raw_stage_bytes, sm90.k_bytes / 2);
+      EXPECT_EQ(sm90.v_raw_stage_bytes, sm90.v_bytes / 2);
       EXPECT_EQ(sm90.BN % 32, 0);
-      EXPECT_GE(sm90.num_row_stages, 1);
+      EXPECT_GE(sm90.num_raw_stages, 1);
       // What P may come to: less than fp16's greatest number.
       EXPECT_LT(std::exp2(sm90.p_bias + sm90.rescale_threshold), 65504);
       EXPECT_LE(sm90.smem_bytes, sm90.ctas_per_sm == 2 ? 115712 : 232448) << depth;

@@ -92,8 +92,8 @@ TEST_F(Sm90EightBit, MasksAndModifications) { expect_masks(); }
 // Knobs of a tuning table: as many keys as fit one product, and other stages.
 TEST_F(Sm90EightBit, TunedTiles) {
   expect_tuned({R"({"BN": 192, "num_consumers": 2, "exp2_fma_pairs": 4})",
-                R"({"BN": 64, "num_row_stages": 1})",
-                R"({"BN": 160, "num_consumers": 2, "num_row_stages": 3, "num_stages": 3})",
+                R"({"BN": 64, "num_raw_stages": 1})",
+                R"({"BN": 160, "num_consumers": 2, "num_raw_stages": 3, "num_stages": 3})",
                 R"({"BN": 160, "num_consumers": 2, "ping_pong": 0})"});
 }
 

@@ -33,7 +33,7 @@ TEST_F(Sm90KvDtype, DamagesOfCopiesOfRowsAreSeen) {
 TEST_F(Sm90KvDtype, DecodesOfGroups) { expect_decodes(); }
 TEST_F(Sm90KvDtype, MasksAndModifications) { expect_masks(); }
 TEST_F(Sm90KvDtype, TunedTiles) {
-  expect_tuned({R"({"BN": 96, "num_row_stages": 2})", R"({"BN": 64, "num_stages": 3})"});
+  expect_tuned({R"({"BN": 96, "num_raw_stages": 2})", R"({"BN": 64, "num_stages": 3})"});
 }
 TEST_F(Sm90KvDtype, RandomSpecs) { expect_random(13); }
 TEST_F(Sm90KvDtypeFp16, RandomSpecs) { expect_random(31); }

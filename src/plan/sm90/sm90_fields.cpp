@@ -28,7 +28,7 @@ const Field<Sm90Plan> kSm90Fields[] = {
     {"num_stages", &Sm90Plan::num_stages},
     {"num_v_stages", &Sm90Plan::num_v_stages},
     {"num_q_stages", &Sm90Plan::num_q_stages},
-    {"num_row_stages", &Sm90Plan::num_row_stages},
+    {"num_raw_stages", &Sm90Plan::num_raw_stages},
     {"o_blocks", &Sm90Plan::o_blocks},
     {"ping_pong", &Sm90Plan::ping_pong},
     {"pair_tiles", &Sm90Plan::pair_tiles},
@@ -52,8 +52,8 @@ const Field<Sm90Plan> kSm90Fields[] = {
     {"q_bytes", &Sm90Plan::q_bytes},
     {"k_bytes", &Sm90Plan::k_bytes},
     {"v_bytes", &Sm90Plan::v_bytes},
-    {"v_row_stage_bytes", &Sm90Plan::v_row_stage_bytes},
-    {"k_row_stage_bytes", &Sm90Plan::k_row_stage_bytes},
+    {"v_raw_stage_bytes", &Sm90Plan::v_raw_stage_bytes},
+    {"k_raw_stage_bytes", &Sm90Plan::k_raw_stage_bytes},
     {"upcasts_kv", &Sm90Plan::upcasts_kv},
     {"kv_row_bytes", &Sm90Plan::kv_row_bytes},
     {"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs},
@@ -75,7 +75,7 @@ void add_sm90(const Sm90Plan& plan, nlohmann::ordered_json& json) {
 }
 
 std::vector<Knob<Sm90Plan>> sm90_forward_knobs(const Sm90Plan& plan) {
-  const bool transposes = plan.num_row_stages > 0 && !plan.upcasts_kv;  // e4m3
+  const bool transposes = plan.num_raw_stages > 0 && !plan.upcasts_kv;  // e4m3
   // A lane of the four warps that copy finds a row.
   std::vector<std::int64_t> keys{64, 80, 96, 112, 128};
   if (!plan.row_copies) keys.insert(keys.end(), {144, 160, 176, 192});
@@ -96,8 +96,11 @@ std::vector<Knob<Sm90Plan>> sm90_forward_knobs(const Sm90Plan& plan) {
     }
     all.push_back({"ping_pong", &Sm90Plan::ping_pong, {0, 1}});
   }
-  if (plan.num_row_stages > 0) {
-    all.push_back({"num_row_stages", &Sm90Plan::num_row_stages, {1, 2, 3, kSm90MaxRowStages}});
+  if (plan.num_raw_stages > 0) {
+    all.push_back({"num_raw_stages",
+                   &Sm90Plan::num_raw_stages,
+                   {1, 2, 3, kSm90MaxRawStages},
+                   "num_row_stages"});
   }
   if (transposes) {
     all.push_back({"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs, {0, 1, 2, 3, 4}});
@@ -170,9 +173,9 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
   constants.add_bool("kRescaleByRow", sm90.rescale_by_row);
   constants.add("kStages", sm90.num_stages);
   constants.add("kVStages", sm90.num_v_stages);
-  constants.add("kRowStages", sm90.num_row_stages);
+  constants.add("kRowStages", sm90.num_raw_stages);
   constants.add("kQStages", sm90.num_q_stages);
-  if (sm90.num_row_stages > 0) {
+  if (sm90.num_raw_stages > 0) {
     constants.add("kFirstVRewriter", kSm90FirstVRewriter);
     constants.add("kVRewriters", kSm90VRewriters);
   }
@@ -197,7 +200,7 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
   constants.add("kQOffset", sm90_begin_of(Sm90Region::kQ, sm90));
   constants.add("kKOffset", sm90_begin_of(Sm90Region::kK, sm90));
   constants.add("kVOffset", sm90_begin_of(Sm90Region::kV, sm90));
-  constants.add("kRowsOffset", sm90_begin_of(Sm90Region::kVRows, sm90));
+  constants.add("kRowsOffset", sm90_begin_of(Sm90Region::kRawV, sm90));
   constants.add("kRowWordsOffset", sm90_begin_of(Sm90Region::kRowWords, sm90));
   constants.add("kWorkBytes", sm90_work_bytes(sm90));
   constants.add("kWorkOffset", sm90_begin_of(Sm90Region::kWork, sm90));

@@ -10,7 +10,7 @@
 namespace attnjit {
 
 /// Stages of K, and of tiles that are rewritten, that the knobs allow.
-inline constexpr int kSm90MaxStages = 6, kSm90MaxRowStages = 4;
+inline constexpr int kSm90MaxStages = 6, kSm90MaxRawStages = 4;
 
 /// What a tuning row may choose.
 std::vector<Knob<Sm90Plan>> sm90_forward_knobs(const Sm90Plan& plan);

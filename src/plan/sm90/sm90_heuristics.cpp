@@ -138,30 +138,30 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
   if (upcasts_kv(spec)) {
     // What is upcast waits for nothing: as many tiles are copied ahead as there is room for.
     const std::int64_t scales_bytes =
-        plan.key_scales ? sm90_key_scales_bytes(plan.BN, 2, kSm90MaxRowStages) : 0;
+        plan.key_scales ? sm90_key_scales_bytes(plan.BN, 2, kSm90MaxRawStages) : 0;
     const auto left = [&](std::int64_t room, int consumers) {
       return room - 2048 - 2 * (kv.k + kv.v) - consumers * q_bytes - scales_bytes;
     };
-    const bool two = left(kSm90SmSmemBytes / 2, 1) >= kv.k_rows + kv.v_rows;
+    const bool two = left(kSm90SmSmemBytes / 2, 1) >= kv.raw_k + kv.raw_v;
     plan.num_consumers = two ? 1 : 2;
     plan.ctas_per_sm = two ? 2 : 1;
     plan.num_q_stages = 1;
     plan.ping_pong = !two;
     const std::int64_t room = two ? left(kSm90SmSmemBytes / 2, 1) : left(kSm90SmSmemBytes, 2);
     // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): tiles that are upcast have rows.
-    const std::int64_t fit = room / (kv.k_rows + kv.v_rows);
-    plan.num_row_stages = static_cast<int>(std::clamp<std::int64_t>(fit, 1, kSm90MaxRowStages));
+    const std::int64_t fit = room / (kv.raw_k + kv.raw_v);
+    plan.num_raw_stages = static_cast<int>(std::clamp<std::int64_t>(fit, 1, kSm90MaxRawStages));
     return;
   }
-  const std::int64_t copied = kv.k + std::max(kv.v, kv.v_rows);
+  const std::int64_t copied = kv.k + std::max(kv.v, kv.raw_v);
   plan.num_stages = static_cast<int>(std::clamp<std::int64_t>(loaded_ahead / copied, 2, 4));
   std::int64_t other_bytes = 2048;
   if (is_e4m3(spec)) {
     // V is copied as far ahead as K; what is transposed waits for nothing. O has its own memory.
-    plan.num_row_stages = plan.num_stages;
+    plan.num_raw_stages = plan.num_stages;
     other_bytes += plan.num_v_stages * kv.v + std::int64_t{kBoxRowBytes} * kSm90ConsumerRows;
     if (plan.key_scales) {
-      other_bytes += sm90_key_scales_bytes(plan.BN, plan.num_v_stages, plan.num_row_stages);
+      other_bytes += sm90_key_scales_bytes(plan.BN, plan.num_v_stages, plan.num_raw_stages);
     }
   }
   const bool two = q_bytes + plan.num_stages * copied + other_bytes <= kSm90SmSmemBytes / 2;
@@ -176,7 +176,7 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
 void choose_types(Sm90Traits traits, Sm90Plan& plan) {
   if ((traits & kE4m3) != 0) {
     plan.num_v_stages = 2;
-    plan.num_row_stages = 2;
+    plan.num_raw_stages = 2;
     // The greatest power of two below 448, so that nothing of P that can be kept is lost, and the
     // most that a maximum may grow: 2^(8 + 0.75) = 431.
     plan.p_bias = 8;
@@ -187,7 +187,7 @@ void choose_types(Sm90Traits traits, Sm90Plan& plan) {
   }
   if ((traits & kUpcast) != 0) {
     // At depth 128 in the place of a second Q: measured.
-    plan.num_row_stages = (traits & kTo128) != 0 ? 2 : 1;
+    plan.num_raw_stages = (traits & kTo128) != 0 ? 2 : 1;
     // P is fp16. What a maximum may grow by, 2^8, and this are half of what that can hold.
     plan.p_bias = 7;
   }

@@ -39,7 +39,7 @@ std::int64_t ones_bytes(const Sm90Plan& plan) { return plan.sums_by_product ? 8 
 
 /// Of the scales of keys.
 std::int64_t key_scales_bytes(const Sm90Plan& plan) {
-  return plan.key_scales ? sm90_key_scales_bytes(plan.BN, plan.num_v_stages, plan.num_row_stages)
+  return plan.key_scales ? sm90_key_scales_bytes(plan.BN, plan.num_v_stages, plan.num_raw_stages)
                          : 0;
 }
 
@@ -65,10 +65,10 @@ int notes_bytes(const Sm90Plan& plan) {
 }
 
 /// Tiles as they come, of K and of V.
-int row_tiles(const Sm90Plan& plan) { return (plan.upcasts_kv ? 2 : 1) * plan.num_row_stages; }
+int raw_tiles(const Sm90Plan& plan) { return (plan.upcasts_kv ? 2 : 1) * plan.num_raw_stages; }
 
 /// Of the words that the producer tells of each of them.
-int row_words_bytes(const Sm90Plan& plan) { return round_up(4 * row_tiles(plan), 8); }
+int row_words_bytes(const Sm90Plan& plan) { return round_up(4 * raw_tiles(plan), 8); }
 
 }  // namespace
 
@@ -99,9 +99,9 @@ Sm90KvBytes sm90_kv_bytes(const AttentionSpec& spec, int BN) {
 
 int sm90_work_bytes(const Sm90Plan& plan) { return plan.split ? 48 : 32; }
 
-std::int64_t sm90_key_scales_bytes(int BN, int v_stages, int row_stages) {
+std::int64_t sm90_key_scales_bytes(int BN, int v_stages, int raw_stages) {
   constexpr int kNumbers = 3, kToldBytes = 16;
-  return std::int64_t{4} * kNumbers * BN * (v_stages + 1) + std::int64_t{kToldBytes} * row_stages;
+  return std::int64_t{4} * kNumbers * BN * (v_stages + 1) + std::int64_t{kToldBytes} * raw_stages;
 }
 
 int sm90_note_bytes(const Sm90Plan& plan) { return plan.map_bits ? 8 : 4; }
@@ -112,18 +112,18 @@ void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan) {
   const Sm90KvBytes kv = sm90_kv_bytes(spec, plan.BN);
   plan.k_bytes = kv.k;
   plan.v_bytes = kv.v;
-  plan.v_row_stage_bytes = kv.v_rows;
-  plan.k_row_stage_bytes = kv.k_rows;
+  plan.v_raw_stage_bytes = kv.raw_v;
+  plan.k_raw_stage_bytes = kv.raw_k;
   plan.q_bytes = std::int64_t{kBoxRowBytes} * plan.BM * plan.padded_qk_depth / block_elements(spec);
   // Barriers and what is published of work tiles.
   const std::int64_t other_bytes =
-      8 * (4 * 3 + 4 * kSm90MaxStages + 1 + 2 * row_tiles(plan) + kSm90MaxStages + 1) +
+      8 * (4 * 3 + 4 * kSm90MaxStages + 1 + 2 * raw_tiles(plan) + kSm90MaxStages + 1) +
       std::int64_t{sm90_work_bytes(plan)} * 2 * 3 + notes_bytes(plan) + row_words_bytes(plan) +
       ones_bytes(plan) + key_scales_bytes(plan) + lists_bytes(plan) + stash_bytes(plan);
   const std::int64_t room = sm90_smem_room(plan);
   const std::int64_t stages_bytes =
       plan.num_stages * plan.k_bytes + plan.num_v_stages * plan.v_bytes +
-      plan.num_row_stages * (plan.v_row_stage_bytes + plan.k_row_stage_bytes);
+      plan.num_raw_stages * (plan.v_raw_stage_bytes + plan.k_raw_stage_bytes);
   // O is staged in Q's memory where there is another Q to go on with, otherwise in what is left.
   const std::int64_t block_bytes = std::int64_t{plan.BM} * kBoxRowBytes;
   const int blocks = output_blocks(spec);
@@ -148,7 +148,7 @@ std::vector<Sm90BarrierGroup> sm90_barrier_groups(const Sm90Plan& plan) {
   const int all_warps = kConsumerWarps * plan.num_consumers;
   const int of_q = plan.num_q_stages * plan.num_consumers;
   const int of_kv = plan.row_copies ? copying_threads : kProducer;
-  const bool rewrites = plan.num_row_stages > 0;
+  const bool rewrites = plan.num_raw_stages > 0;
   // Who copies rows tells of the tile by itself, and of rows how many keys there are.
   const int of_note = plan.row_copies && plan.listed ? 1 : 0;
   const int of_rows = plan.row_copies ? copying_threads + 1 : kProducer;
@@ -162,12 +162,12 @@ std::vector<Sm90BarrierGroup> sm90_barrier_groups(const Sm90Plan& plan) {
       {"kBarVEmpty", "V", "empty", false, plan.num_v_stages, all_warps},
   };
   if (rewrites) {
-    const int stages = plan.num_row_stages;
-    groups.push_back({"kBarVRowsFull", "V rows", "full", false, stages, of_rows});
-    groups.push_back({"kBarVRowsEmpty", "V rows", "empty", false, stages, kSm90VRewriters});
+    const int stages = plan.num_raw_stages;
+    groups.push_back({"kBarVRowsFull", "raw V", "full", false, stages, of_rows});
+    groups.push_back({"kBarVRowsEmpty", "raw V", "empty", false, stages, kSm90VRewriters});
     if (plan.upcasts_kv) {
-      groups.push_back({"kBarKRowsFull", "K rows", "full", false, stages, of_rows});
-      groups.push_back({"kBarKRowsEmpty", "K rows", "empty", false, stages, kSm90KRewriters});
+      groups.push_back({"kBarKRowsFull", "raw K", "full", false, stages, of_rows});
+      groups.push_back({"kBarKRowsEmpty", "raw K", "empty", false, stages, kSm90KRewriters});
     }
     if (plan.key_scales) {
       groups.push_back({"kBarKeyScalesFull", "scales of keys", "full", false, plan.num_v_stages + 1,
@@ -187,12 +187,12 @@ void sm90_lay_out(Sm90Plan& plan) {
   for (int i = 0; i < plan.num_q_stages; ++i) add(Sm90Region::kQ, i, plan.q_bytes);
   for (int i = 0; i < plan.num_stages; ++i) add(Sm90Region::kK, i, plan.k_bytes);
   for (int i = 0; i < plan.num_v_stages; ++i) add(Sm90Region::kV, i, plan.v_bytes);
-  for (int i = 0; i < plan.num_row_stages; ++i) {
-    add(Sm90Region::kVRows, i, plan.v_row_stage_bytes);
+  for (int i = 0; i < plan.num_raw_stages; ++i) {
+    add(Sm90Region::kRawV, i, plan.v_raw_stage_bytes);
   }
   if (plan.upcasts_kv) {
-    for (int i = 0; i < plan.num_row_stages; ++i) {
-      add(Sm90Region::kKRows, i, plan.k_row_stage_bytes);
+    for (int i = 0; i < plan.num_raw_stages; ++i) {
+      add(Sm90Region::kRawK, i, plan.k_raw_stage_bytes);
     }
   }
   if (plan.o_blocks > 0)
@@ -204,7 +204,7 @@ void sm90_lay_out(Sm90Plan& plan) {
   if (lists_bytes(plan) > 0) add(Sm90Region::kLists, 0, lists_bytes(plan));
   if (plan.stashes_work) add(Sm90Region::kStash, 0, stash_bytes(plan));
   if (plan.listed) add(Sm90Region::kNotes, 0, notes_bytes(plan));
-  if (plan.num_row_stages > 0) add(Sm90Region::kRowWords, 0, row_words_bytes(plan));
+  if (plan.num_raw_stages > 0) add(Sm90Region::kRowWords, 0, row_words_bytes(plan));
 
   for (const Sm90BarrierGroup& group : sm90_barrier_groups(plan)) {
     for (int i = 0; i < group.count; ++i) {
@@ -227,10 +227,10 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
       return fmt::format("K {}", range.stage);
     case Sm90Region::kV:
       return fmt::format("V {}", range.stage);
-    case Sm90Region::kVRows:
-      return fmt::format("V rows {}", range.stage);
-    case Sm90Region::kKRows:
-      return fmt::format("K rows {}", range.stage);
+    case Sm90Region::kRawV:
+      return fmt::format("raw V {}", range.stage);
+    case Sm90Region::kRawK:
+      return fmt::format("raw K {}", range.stage);
     case Sm90Region::kO:
       return "O";
     case Sm90Region::kLists:
@@ -242,7 +242,7 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
     case Sm90Region::kNotes:
       return "KV tiles";
     case Sm90Region::kRowWords:
-      return plan.upcasts_kv ? "keys of V and K rows" : "keys of V rows";
+      return plan.upcasts_kv ? "keys of raw V and K" : "keys of raw V";
     case Sm90Region::kOnes:
       return "ones";
     case Sm90Region::kKeyScales:

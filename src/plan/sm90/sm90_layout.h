@@ -23,7 +23,7 @@ int sm90_kv_row_bytes(const AttentionSpec& spec);
 /// Bytes of a KV tile of BN keys: of K and V as they are multiplied, and of what is rewritten to be
 /// that, as it comes.
 struct Sm90KvBytes {
-  std::int64_t k, v, k_rows, v_rows;
+  std::int64_t k, v, raw_k, raw_v;
 };
 Sm90KvBytes sm90_kv_bytes(const AttentionSpec& spec, int BN);
 
@@ -39,7 +39,7 @@ int sm90_note_bytes(const Sm90Plan& plan);
 
 /// Bytes of the buffers of what the scales of a tile's keys are (templates/sm90/key_scales.cuh),
 /// one more than stages of V, and of what is told of each tile of V's rows.
-std::int64_t sm90_key_scales_bytes(int BN, int v_stages, int row_stages);
+std::int64_t sm90_key_scales_bytes(int BN, int v_stages, int raw_stages);
 
 /// Sizes the tiles in shared memory, and finds O a place there.
 void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan);

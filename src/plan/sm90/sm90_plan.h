@@ -22,8 +22,8 @@ enum class Sm90Region : std::uint8_t {
   kQ,
   kK,
   kV,
-  kVRows,
-  kKRows,
+  kRawV,
+  kRawK,
   kO,
   kLists,
   kStash,
@@ -51,7 +51,7 @@ struct Sm90Plan {
   int num_q_stages = 0;     ///< Q tiles in shared memory; o_blocks says where O is staged
   /// Tiles as they come, before warps rewrite them: of e4m3 V, which is transposed; where
   /// `upcasts_kv` as many of K and of V.
-  int num_row_stages = 0;
+  int num_raw_stages = 0;
   int o_blocks = 0;       ///< 128-byte columns of O with memory of their own; 0: O is staged in Q's
   bool direct_o = false;  ///< nor there: O is f32, and leaves from registers
   bool upcasts_kv = false;   ///< K and V are e4m3, and upcast to 16 bits
@@ -96,8 +96,8 @@ struct Sm90Plan {
   std::int64_t q_bytes = 0;            ///< per stage
   std::int64_t k_bytes = 0;            ///< per stage
   std::int64_t v_bytes = 0;            ///< per stage
-  std::int64_t v_row_stage_bytes = 0;  ///< per stage of tiles as they come
-  std::int64_t k_row_stage_bytes = 0;
+  std::int64_t v_raw_stage_bytes = 0;  ///< per stage of tiles as they come
+  std::int64_t k_raw_stage_bytes = 0;
   MemoryLayout<Sm90Region> smem;      ///< ascending, without gaps
   std::vector<BarrierPlan> barriers;  ///< in memory order
   std::int64_t smem_bytes = 0;

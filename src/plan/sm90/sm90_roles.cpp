@@ -119,11 +119,11 @@ constexpr Sm90Row<Registers> kThreeConsumersRegisters[] = {
 
 bool sm90_rewrites_kv(const AttentionSpec& spec) { return is_e4m3(spec) || upcasts_kv(spec); }
 
-int sm90_copy_warps(const Sm90Plan& plan) { return plan.num_row_stages > 0 ? 1 : 4; }
+int sm90_copy_warps(const Sm90Plan& plan) { return plan.num_raw_stages > 0 ? 1 : 4; }
 
 std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan) {
   std::vector<PlannedKernel::Role> roles{{"load", 0, plan.row_copies ? sm90_copy_warps(plan) : 1}};
-  if (plan.num_row_stages > 0) {
+  if (plan.num_raw_stages > 0) {
     roles.push_back(
         {plan.upcasts_kv ? "upcast V" : "transpose", kSm90FirstVRewriter, kSm90VRewriters});
   }

@@ -155,7 +155,7 @@ TEST(Sm90Plan, ParkedWorkTilesHaveRoom) {
     const Sm90Plan& sm90 = *plan.sm90;
     EXPECT_EQ(constants_of(plan).contains("kParkedOffset"), sm90.stashes_work);
     EXPECT_EQ(constants_of(plan).contains("kParkedBytes"), sm90.stashes_work);
-    EXPECT_EQ(constants_of(plan).contains("kFewRegisters"), sm90.few_registers);
+    EXPECT_EQ(constants_of(plan).contains("kFewRegisters"), sm90.rematerializes);
     for (const Sm90SmemRange& range : sm90.smem) {
       if (range.region != Sm90Region::kStash) continue;
       EXPECT_EQ(range.size, 48 * 4 * sm90.num_consumers);
@@ -214,7 +214,7 @@ TEST(Sm90Plan, RowsArePlacedAnewWhereThatCostsNothing) {
     spec.mask = mask_of(bits ? MaskSpec::Kind::kMaterialized : MaskSpec::Kind::kSlidingWindow);
     spec.mask.dtype = Dtype::kBits;
     const KernelPlan plan = plan_of(spec);
-    const bool anew = plan.sm90->places_rows_anew;
+    const bool anew = plan.sm90->rematerializes_rows;
     EXPECT_EQ(constants_of(plan).contains("kPlacesRowsAnew"), anew);
     EXPECT_FALSE(anew && plan.sm90->stashes_work);
     return anew;

@@ -156,8 +156,8 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
   if (sm90.head_runs() || sm90.stashes_list || sm90.cuts) {
     constants.add("kListsOffset", sm90_begin_of(Sm90Region::kLists, sm90));
   }
-  if (sm90.few_registers) constants.add_bool("kFewRegisters", true);
-  if (sm90.places_rows_anew) constants.add_bool("kPlacesRowsAnew", true);
+  if (sm90.rematerializes) constants.add_bool("kFewRegisters", true);
+  if (sm90.rematerializes_rows) constants.add_bool("kPlacesRowsAnew", true);
   if (sm90.stashes_work) {
     constants.add("kParkedOffset", sm90_begin_of(Sm90Region::kStash, sm90));
     constants.add("kParkedBytes", kSm90StashBytes);

@@ -79,14 +79,14 @@ struct Sm90Plan {
   bool rescale_by_row = false;
   bool pack_gqa = false;  ///< a tile's rows are of all the query heads that share a KV head
   int l2_bytes = 256;     ///< that L2 fetches for a copy of K or V, at least
-  /// The producer's warpgroup has so few registers that it computes anew with each tile what it
+  /// The producer's warpgroup has so few registers that it computes again with each tile what it
   /// would keep elsewhere.
-  bool few_registers = false;
+  bool rematerializes = false;
   /// Who deals out work tiles has few registers, and keeps its place in shared memory.
   bool stashes_list = false;
-  /// Consumers beside scales of keys find anew where their rows are, and keep no more than they
+  /// Consumers beside scales of keys find again where their rows are, and keep no more than they
   /// must.
-  bool places_rows_anew = false;
+  bool rematerializes_rows = false;
   /// Consumers keep what they know of a work tile in shared memory while its keys are multiplied.
   bool stashes_work = false;
   int producer_registers = 0;

@@ -159,9 +159,9 @@ void sm90_share_registers(const AttentionSpec& spec, Sm90Traits facts, Sm90Plan&
   plan.producer_registers = registers.producer;
   plan.consumer_registers = registers.consumer;
   // NOTE: of other types one thread or warp of it has work, for which as few are enough.
-  plan.few_registers = has(kUpcast) || (has(kE4m3) && registers.producer < 40);
-  plan.stashes_list = plan.few_registers && !has(kKvLens) && !plan.claims_work;
-  plan.places_rows_anew = sm90_any(kRematerializing, traits);
+  plan.rematerializes = has(kUpcast) || (has(kE4m3) && registers.producer < 40);
+  plan.stashes_list = plan.rematerializes && !has(kKvLens) && !plan.claims_work;
+  plan.rematerializes_rows = sm90_any(kRematerializing, traits);
   plan.stashes_work = sm90_first(kStash, facts | sm90_plan_traits(spec, plan));
   // Four warpgroups were launched with 128 each: the idle one has what a producer has.
   if (plan.idle_warpgroups > 0) plan.consumer_registers = 256 - plan.producer_registers;

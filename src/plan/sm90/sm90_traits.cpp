@@ -125,7 +125,7 @@ Sm90Traits sm90_plan_traits(const AttentionSpec& spec, const Sm90Plan& plan) {
               {kShortTile, plan.BN <= 96},
               {kSums, plan.sums_by_product},
               {kHeldQ, plan.held_q_steps > 0},
-              {kRematerializes, plan.places_rows_anew}});
+              {kRematerializes, plan.rematerializes_rows}});
 }
 
 }  // namespace attnjit

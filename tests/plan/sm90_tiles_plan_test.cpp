@@ -59,7 +59,7 @@ TEST(Sm90Plan, TilesOfListedMasksAreClaimed) {
     AttentionSpec spec = sm90_spec(128);
     spec.mask = mask;
     const KernelPlan plan = plan_of(spec);
-    EXPECT_EQ(plan.sm90->claims_work, claimed) << spec_to_json(spec);
+    EXPECT_EQ(plan.sm90->dynamic_schedule, claimed) << spec_to_json(spec);
     EXPECT_EQ(plan.sm90->pair_tiles, paired) << spec_to_json(spec);
     const auto& parameters = plan.main().parameters;
     EXPECT_EQ(std::any_of(parameters.begin(), parameters.end(),
@@ -87,10 +87,10 @@ TEST(Sm90Plan, TilesOfListedMasksAreClaimed) {
   AttentionSpec spec = sm90_spec(128);
   spec.mask = custom("kv_idx <= q_idx && q_idx - kv_idx < 512");
   spec.num_partitions = 0;
-  EXPECT_FALSE(plan_of(spec).sm90->claims_work);
+  EXPECT_FALSE(plan_of(spec).sm90->dynamic_schedule);
   spec.num_partitions = 1;
   spec.page_size = 64;
-  EXPECT_FALSE(plan_of(spec).sm90->claims_work);
+  EXPECT_FALSE(plan_of(spec).sm90->dynamic_schedule);
 }
 
 // Listed masks that show a good part of all tiles whole take them as a kernel without a mask does,
@@ -336,7 +336,7 @@ TEST(Sm90Plan, CutTilesOfShallowHeads) {
     }
     const KernelPlan plan = plan_of(spec);
     const Sm90Plan& sm90 = *plan.sm90;
-    EXPECT_TRUE(sm90.cuts && sm90.claims_work);
+    EXPECT_TRUE(sm90.cuts && sm90.dynamic_schedule);
     return std::vector{sm90.BN, sm90.num_stages, sm90.num_q_stages};
   };
   EXPECT_EQ(tile_of(64, 16), (std::vector{128, 4, 1}));

@@ -139,7 +139,7 @@ TEST_F(Sm90Lists, TilesAreClaimed) {
   const AttentionSpec spec = with_group(lists_spec(64, custom(kSinksAndWindow)), 6, 2);
   const auto kernel = compiled(spec);
   ASSERT_TRUE(kernel);
-  EXPECT_TRUE(kernel->generated.plan.sm90->claims_work);
+  EXPECT_TRUE(kernel->generated.plan.sm90->dynamic_schedule);
   auto problem = problem_of(spec, {{300, 300}, {400, 400}});
   ASSERT_TRUE(problem);
   problem->tensors["claims"] = verify::make_tensor(Dtype::kI32, {4});

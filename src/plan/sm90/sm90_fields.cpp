@@ -33,7 +33,7 @@ const Field<Sm90Plan> kSm90Fields[] = {
     {"ping_pong", &Sm90Plan::ping_pong},
     {"pair_tiles", &Sm90Plan::pair_tiles},
     {"kv_lens", &Sm90Plan::kv_lens},
-    {"claims_work", &Sm90Plan::claims_work},
+    {"dynamic_schedule", &Sm90Plan::dynamic_schedule},
     {"row_copies", &Sm90Plan::row_copies},
     {"overlaps", &Sm90Plan::overlaps},
     {"listed", &Sm90Plan::listed},
@@ -106,7 +106,8 @@ std::vector<Knob<Sm90Plan>> sm90_forward_knobs(const Sm90Plan& plan) {
     all.push_back({"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs, {0, 1, 2, 3, 4}});
   }
   all.push_back({"pair_tiles", &Sm90Plan::pair_tiles, {0, 1}});
-  if (plan.claims_work) all.push_back({"claims_work", &Sm90Plan::claims_work, {0, 1}});
+  if (plan.dynamic_schedule)
+    all.push_back({"dynamic_schedule", &Sm90Plan::dynamic_schedule, {0, 1}, "claims_work"});
   return all;
 }
 

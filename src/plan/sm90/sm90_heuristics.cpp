@@ -130,7 +130,7 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
   const int loaded_ahead = plan.row_copies ? 98304 : 65536;
   plan.BN = 64;
   plan.pair_tiles = false;
-  plan.claims_work = false;
+  plan.dynamic_schedule = false;
   // NOTE: 256 cost 3 % of the memory's bandwidth: nobody comes back for what was not asked for.
   plan.l2_bytes = 128;
   const Sm90KvBytes kv = sm90_kv_bytes(spec, plan.BN);
@@ -234,12 +234,12 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved, Sm90Traits facts) {
   // copy rows each find the CTA's work for themselves, and could not claim it, but where one finds
   // what is cut and tells the others.
   plan.cuts = chooses && spec.ragged && !mapped && !has(kDecode);
-  plan.claims_work = kv_lens ? spec.ragged && (plan.cuts || !copies_rows(spec))
-                             : listed && !split && (mapped || !has(kRising));
+  plan.dynamic_schedule = kv_lens ? spec.ragged && (plan.cuts || !copies_rows(spec))
+                                  : listed && !split && (mapped || !has(kRising));
   // Decodes load each key once, and nobody comes back for what L2 fetches beside it: 7 % of 4 TB/s.
   // Prompts do not notice.
   if (kv_lens) plan.l2_bytes = 128;
-  plan.pair_tiles = has(kRising) && (kv_lens || !plan.claims_work);
+  plan.pair_tiles = has(kRising) && (kv_lens || !plan.dynamic_schedule);
   choose_types(facts | sm90_plan_traits(spec, plan), plan);
   const Sm90Traits traits = facts | sm90_plan_traits(spec, plan);
   plan.num_consumers = sm90_any(kHasThreeConsumers, traits) ? 3 : 2;

@@ -48,7 +48,7 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
     parameters.push_back(parameter("o", forward_buffer(plan, BufferId::Kind::kO), "unsigned char"));
   }
   if (sm90.row_copies) add_key_parameters(plan, parameters);
-  if (sm90.claims_work) {
+  if (sm90.dynamic_schedule) {
     parameters.push_back(workspace_parameter(plan, WorkspaceId::kClaims, "attnjit::ClaimWords"));
   }
   add_partial_parameters(plan, parameters);

@@ -54,18 +54,19 @@ struct Sm90Plan {
   int num_raw_stages = 0;
   int o_blocks = 0;       ///< 128-byte columns of O with memory of their own; 0: O is staged in Q's
   bool direct_o = false;  ///< nor there: O is f32, and leaves from registers
-  bool upcasts_kv = false;   ///< K and V are e4m3, and upcast to 16 bits
-  int kv_row_bytes = 128;    ///< of a row in a TMA box of K and V, and their swizzle
-  bool ping_pong = false;    ///< consumers take turns at issuing products
-  bool pair_tiles = false;   ///< later rows see more keys: a CTA takes long and short tiles
-  bool kv_lens = false;      ///< sequences differ in length: a warp finds its work on the device
-  bool claims_work = false;  ///< CTAs claim it (common/claims.cuh); else each takes every n-th tile
-  bool row_copies = false;   ///< K and V are copied row by row: pages do not hold whole TMA boxes
-  bool overlaps = false;     ///< waits for the end of the launch before it: PlannedKernel::overlaps
-  bool listed = false;       ///< KV tiles are listed by what the mask says of each
-  bool mapped = false;       ///< they are those of a map of the mask (templates/maps)
-  bool map_bits = false;  ///< which says of blocks that are seen in part which scores are visible
-  bool split = false;     ///< launches may split the keys into partitions
+  bool upcasts_kv = false;  ///< K and V are e4m3, and upcast to 16 bits
+  int kv_row_bytes = 128;   ///< of a row in a TMA box of K and V, and their swizzle
+  bool ping_pong = false;   ///< consumers take turns at issuing products
+  bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles
+  bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
+  bool dynamic_schedule =
+      false;                ///< CTAs claim it (common/claims.cuh); else each takes every n-th tile
+  bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
+  bool overlaps = false;    ///< waits for the end of the launch before it: PlannedKernel::overlaps
+  bool listed = false;      ///< KV tiles are listed by what the mask says of each
+  bool mapped = false;      ///< they are those of a map of the mask (templates/maps)
+  bool map_bits = false;    ///< which says of blocks that are seen in part which scores are visible
+  bool split = false;       ///< launches may split the keys into partitions
   /// Those that choose how deal out runs of KV tiles, as many to each CTA; of sequences that differ
   /// in length (kv_lens) the device finds whether it does.
   bool runs = false;

@@ -160,7 +160,7 @@ void sm90_share_registers(const AttentionSpec& spec, Sm90Traits facts, Sm90Plan&
   plan.consumer_registers = registers.consumer;
   // NOTE: of other types one thread or warp of it has work, for which as few are enough.
   plan.rematerializes = has(kUpcast) || (has(kE4m3) && registers.producer < 40);
-  plan.stashes_list = plan.rematerializes && !has(kKvLens) && !plan.claims_work;
+  plan.stashes_list = plan.rematerializes && !has(kKvLens) && !plan.dynamic_schedule;
   plan.rematerializes_rows = sm90_any(kRematerializing, traits);
   plan.stashes_work = sm90_first(kStash, facts | sm90_plan_traits(spec, plan));
   // Four warpgroups were launched with 128 each: the idle one has what a producer has.

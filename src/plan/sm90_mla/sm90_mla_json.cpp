@@ -22,7 +22,7 @@ void add_sm90_mla(const Sm90MlaPlan& plan, nlohmann::ordered_json& json) {
       {"ping_pong", false},
       {"pair_tiles", tiles.pair_tiles},
       {"kv_lens", tiles.kv_lens},
-      {"claims_work", false},
+      {"dynamic_schedule", false},
       {"row_copies", tiles.row_copies},
       {"overlaps", true},
       {"listed", tiles.skips_tiles},

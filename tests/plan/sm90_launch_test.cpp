@@ -136,7 +136,7 @@ TEST(Sm90Launch, DecodesMayDealOutRuns) {
   spec.num_partitions = 0;
   spec.max_q_len = 1;
   const KernelPlan plan = plan_of(spec);
-  EXPECT_TRUE(plan.sm90->head_runs());
+  EXPECT_TRUE(plan.sm90->head_stream_k());
   for (const PlannedKernel& kernel : plan.kernels) {
     EXPECT_TRUE(std::any_of(kernel.constants.begin(), kernel.constants.end(),
                             [](const ConfigConstant& one) { return one.name == "kHeadRuns"; }));
@@ -160,7 +160,7 @@ TEST(Sm90Launch, DecodesMayDealOutRuns) {
   const auto deals = [&](auto change) {
     AttentionSpec other = spec;
     change(other);
-    return plan_of(other).sm90->runs;
+    return plan_of(other).sm90->stream_k;
   };
   EXPECT_TRUE(deals([](AttentionSpec& one) { one.ragged = true; }));
   EXPECT_TRUE(deals([](AttentionSpec& one) { one.page_size = 1; }));
@@ -316,7 +316,7 @@ TEST(Sm90Launch, RunsAreOfDenseKernelsThatChoose) {
   AttentionSpec spec = sm90_spec(128);
   spec.num_partitions = 0;
   const KernelPlan runs = plan_of(spec);
-  EXPECT_TRUE(runs.sm90->runs);
+  EXPECT_TRUE(runs.sm90->stream_k);
   for (const PlannedKernel& kernel : runs.kernels) {
     EXPECT_TRUE(std::any_of(kernel.constants.begin(), kernel.constants.end(),
                             [](const ConfigConstant& one) { return one.name == "kRuns"; }));
@@ -336,7 +336,7 @@ TEST(Sm90Launch, RunsAreOfDenseKernelsThatChoose) {
     AttentionSpec other = spec;
     change(other);
     const KernelPlan plan = plan_of(other);
-    EXPECT_FALSE(plan.sm90->runs);
+    EXPECT_FALSE(plan.sm90->stream_k);
     EXPECT_FALSE(constants_of(plan).contains("kRuns"));
   }
 }

@@ -300,7 +300,7 @@ TEST(Sm90MlaPlan, CachesOfE4m3) {
 // there are several, and partial results that do not take too much memory.
 TEST(Sm90MlaPlan, DealsRuns) {
   const KernelPlan plan = plan_of(sm90_mla_spec());
-  EXPECT_TRUE(plan.sm90_mla->tiles.runs);
+  EXPECT_TRUE(plan.sm90_mla->tiles.stream_k);
   const auto parts = [&](int batch, int q_len, int kv_len) {
     const PartitionChoice choice =
         sm90_mla_partitions(plan, paged_shapes_of(batch, q_len, kv_len), {.sm_count = 132});
@@ -329,7 +329,7 @@ TEST(Sm90MlaPlan, DealsRuns) {
   const auto deals = [](auto change) {
     AttentionSpec spec = sm90_mla_spec();
     change(spec);
-    return plan_of(spec).sm90_mla->tiles.runs;
+    return plan_of(spec).sm90_mla->tiles.stream_k;
   };
   EXPECT_TRUE(deals([](AttentionSpec& spec) { spec.page_size = 1; }));
   EXPECT_FALSE(deals([](AttentionSpec& spec) { spec.ragged = true; }));

@@ -187,7 +187,7 @@ TEST(QueryTiling, RunsShareTheWorkOut) {
   for (const bool pair_tiles : {false, true}) {
     Sm90Rows rows = rows_of(32000, 1, pair_tiles);
     rows.tile_keys = 64;
-    const Sm90Runs runs = sm90_runs(rows);
+    const Sm90StreamK runs = sm90_stream_k(rows);
     const double even = 167.0 * 32000 / (pair_tiles ? 2 : 1) / kCtas;
     EXPECT_GT(runs.time, even);
     EXPECT_LT(runs.time, 1.05 * even);
@@ -200,9 +200,9 @@ TEST(QueryTiling, RunsShareTheWorkOut) {
 TEST(QueryTiling, RunsCutTilesOfFewRowsOften) {
   Sm90Rows rows = rows_of(64, 1, false);
   rows.tile_keys = 64;
-  EXPECT_EQ(sm90_runs(rows).parts, 1);
+  EXPECT_EQ(sm90_stream_k(rows).parts, 1);
   rows.keys = 64000;
-  const Sm90Runs runs = sm90_runs(rows);
+  const Sm90StreamK runs = sm90_stream_k(rows);
   EXPECT_EQ(runs.parts, 998 / 8 + 2);
 }
 

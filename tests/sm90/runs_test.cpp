@@ -25,14 +25,14 @@ struct Shape {
   std::vector<int> sm_counts;
 };
 
-class Sm90Runs : public KernelTest {
+class Sm90Ranges : public KernelTest {
  protected:
   // Right, in several orders of time.
   static void expect_runs(const AttentionSpec& spec, const std::vector<Shape>& shapes) {
     SCOPED_TRACE(spec_to_json(spec));
     const auto kernel = compiled(spec);
     ASSERT_TRUE(kernel);
-    ASSERT_TRUE(kernel->generated.plan.sm90->runs);
+    ASSERT_TRUE(kernel->generated.plan.sm90->stream_k);
     for (const auto& [q, kv, parts, sm_counts] : shapes) {
       const auto problem = problem_of(spec, {{q}, {kv}});
       ASSERT_TRUE(problem);
@@ -55,26 +55,26 @@ class Sm90Runs : public KernelTest {
 
 // Runs end within tiles and between them. Tiles have one part, two and many; as few as the launch
 // has room for.
-TEST_F(Sm90Runs, CutTiles) {
+TEST_F(Sm90Ranges, CutTiles) {
   expect_runs(runs_spec(2, 1, 64, mask_of(Kind::kCausal)),
               {{400, 500, 4, {3, 4, 7}}, {64, 1000, 6, {9}}, {64, 1000, 2, {9}}});
   expect_runs(runs_spec(1, 1, 128, mask_of(Kind::kNull)), {{400, 300, 2, {2}}, {1, 900, 9, {20}}});
 }
 
 // The sink counts once, in tiles that are cut and in others.
-TEST_F(Sm90Runs, Sinks) {
+TEST_F(Sm90Ranges, Sinks) {
   AttentionSpec spec = runs_spec(2, 2, 64, mask_of(Kind::kCausal));
   spec.sink = true;
   expect_runs(spec, {{400, 500, 3, {3}}});
 }
 
 // Rows and whole tiles before the first key; and no keys at all.
-TEST_F(Sm90Runs, RowsWithoutKeys) {
+TEST_F(Sm90Ranges, RowsWithoutKeys) {
   expect_runs(runs_spec(2, 1, 64, mask_of(Kind::kCausal)),
               {{600, 300, 3, {3, 5}}, {200, 0, 2, {3}}});
 }
 
-TEST_F(Sm90Runs, OtherTypesAndMasks) {
+TEST_F(Sm90Ranges, OtherTypesAndMasks) {
   const auto with = [](auto change) {
     AttentionSpec spec = runs_spec(2, 1, 128, mask_of(Kind::kCausal));
     change(spec);
@@ -92,7 +92,7 @@ TEST_F(Sm90Runs, OtherTypesAndMasks) {
 }
 
 // Two lists of work in the producer, and a second body where nothing is masked.
-TEST_F(Sm90Runs, SpillNothing) {
+TEST_F(Sm90Ranges, SpillNothing) {
   const auto changed = [](const MaskSpec& mask, auto change) {
     AttentionSpec spec = runs_spec(4, 1, 128, mask);
     change(spec);

@@ -15,8 +15,8 @@ namespace attnjit {
 /// The parts that a launch splits the keys into.
 struct PartitionChoice {
   std::int32_t partitions = 1;
-  /// Fewer than partitions where the launch may deal out runs over sequences: the parts of each if
-  /// they are about as long as one another.
+  /// Fewer than partitions where the launch may deal out stream-K ranges over sequences: the parts
+  /// of each if they are about as long as one another.
   std::int32_t even_parts = 1;
   /// Two CTAs have half of each even part, and join these.
   bool joined = false;

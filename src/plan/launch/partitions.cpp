@@ -163,8 +163,8 @@ std::optional<std::int32_t> fixed_partitions(const AttentionSpec& spec,
   return keys == 0 ? 1 : (keys - 1) / spec.partition_keys + 1;
 }
 
-PartitionChoice sequence_run_partitions(const SplitWork& work, std::int32_t even,
-                                        std::int32_t batch, std::int64_t teams) {
+PartitionChoice sequence_stream_k_partitions(const SplitWork& work, std::int32_t even,
+                                             std::int32_t batch, std::int64_t teams) {
   // Whose LSEs a warp of the merge reads at once, or of few long sequences twice as many.
   const std::int64_t most_parts = std::clamp<std::int64_t>(2 * even, 32, 64);
   constexpr std::int64_t kLongRun = 16;       // KV tiles, beside which a microsecond is little

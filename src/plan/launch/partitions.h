@@ -49,11 +49,11 @@ LaunchShapes reached_shapes(const KernelPlan& plan, const LaunchShapes& shapes,
 /// The partitions of a launch where the spec says how many; nullopt: the launch chooses.
 std::optional<std::int32_t> fixed_partitions(const AttentionSpec& spec, const LaunchShapes& shapes);
 
-/// The parts that a sequence may have where the launch may deal out runs
+/// The parts that a sequence may have where the launch may deal out stream-K ranges
 /// (templates/common/sequence_runs.cuh): `even` parts alone, or more parts than even ones, if the
 /// device shall find how long each of `batch` sequences is. `teams` of CTAs share the work.
-PartitionChoice sequence_run_partitions(const SplitWork& work, std::int32_t even,
-                                        std::int32_t batch, std::int64_t teams);
+PartitionChoice sequence_stream_k_partitions(const SplitWork& work, std::int32_t even,
+                                             std::int32_t batch, std::int64_t teams);
 
 /// The partitions that a launch chooses: those that take the least time.
 std::int32_t best_partitions(const SplitWork& work, const SmRates& rates,

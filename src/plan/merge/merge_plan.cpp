@@ -203,7 +203,8 @@ Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, const Part
   const std::int64_t element_bytes =
       splits(plan.spec) ? std::int64_t{sizeof(float)} : o.element_bytes();
   set_bytes(plan, WorkspaceId::kPartialO, pairs * o.depth * element_bytes, sequence);
-  // One more is the mark of launches that deal out runs (templates/common/run_marks.cuh).
+  // One more is the mark of launches that deal out stream-K ranges
+  // (templates/common/run_marks.cuh).
   std::int64_t words = pairs + (plan.partials.over_sequences() ? 1 : 0);
   if (plan.partials.cut_rows > 0) {
     // The table: rows of each run, how many parts its tile has, and how many runs there are.

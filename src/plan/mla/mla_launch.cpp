@@ -137,8 +137,8 @@ SplitWork work_of(const AttentionSpec& spec, const MlaTiles& tiles, const Launch
                     packs_of(spec), MlaTiles::kKeys);
 }
 
-/// Those that share the work, where the launch may deal out runs over sequences: of as many as one
-/// has query tiles.
+/// Those that share the work, where the launch may deal out stream-K ranges over sequences: of as
+/// many as one has query tiles.
 std::int64_t teams_of(const MlaTiles& tiles, const SplitWork& work, const LaunchShapes& shapes,
                       const DeviceShape& device) {
   if (work.tiles == 0) return 0;
@@ -155,14 +155,14 @@ PartitionChoice mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles,
   const SplitTimes times(spec, tiles, rates, device);
   const std::int64_t sequences = sequences_of(spec, shapes);
   const std::int32_t even = even_partitions(times, work, sequences);
-  if (!tiles.runs) return {even, even};
+  if (!tiles.stream_k) return {even, even};
   const std::int64_t teams = teams_of(tiles, work, shapes, device);
-  PartitionChoice best = sequence_run_partitions(work, even, shapes.batch, teams);
+  PartitionChoice best = sequence_stream_k_partitions(work, even, shapes.batch, teams);
   if (!tiles.joins) return best;
   double least = times.of(even, work.tiles, sequences, work.kv_tiles, work.rows);
   for (std::int32_t parts = 1; 2 * parts * work.tiles <= workers_of(tiles, device); ++parts) {
     if (2 * parts > work.kv_tiles) break;
-    PartitionChoice joined = sequence_run_partitions(work, parts, shapes.batch, teams);
+    PartitionChoice joined = sequence_stream_k_partitions(work, parts, shapes.batch, teams);
     joined.joined = true;
     const double time = times.joined(joined.even_parts, work.tiles, sequences, work.kv_tiles,
                                      work.rows, joined.partitions > 1);

@@ -30,7 +30,7 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const MlaTiles& 
     numbers.push_back(kOHeadBytes);
   }
   add_work_numbers(spec, tiles.split, tiles.kv_lens, numbers);
-  if (tiles.runs) numbers.push_back(kEvenParts);
+  if (tiles.stream_k) numbers.push_back(kEvenParts);
   if (tiles.joins) numbers.push_back(kJoined);
   if (tiles.row_copies) numbers.insert(numbers.end(), {kNumPages, kKPageBytes, kKRowBytes});
   if (tiles.row_copies && tiles.own_v) {
@@ -118,8 +118,8 @@ MlaTiles mla_tiles(const ResolvedSpec& resolved) {
   tiles.own_v = has_deep_heads(spec);
   // NOTE: of a ragged batch a sequence may have more query tiles than another, and of topk each
   // position has keys of its own.
-  tiles.runs = tiles.split && tiles.kv_lens && !tiles.own_v && !spec.ragged && spec.topk == 0 &&
-               spec.num_partitions == 0 && spec.partition_keys == 0;
+  tiles.stream_k = tiles.split && tiles.kv_lens && !tiles.own_v && !spec.ragged && spec.topk == 0 &&
+                   spec.num_partitions == 0 && spec.partition_keys == 0;
   tiles.upcast_blocks = upcast_blocks(spec);
   tiles.row_copies = spec.topk > 0 || tiles.upcast_blocks > 0 || copies_rows(spec);
   if (!tiles.row_copies) {
@@ -234,7 +234,7 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add_bool("kPairTiles", tiles.pair_tiles);
   constants.add_bool("kMapped", false);
   constants.add_bool("kSplit", tiles.split);
-  if (tiles.runs) constants.add_bool("kRuns", true);
+  if (tiles.stream_k) constants.add_bool("kRuns", true);
   if (tiles.joins) constants.add_bool("kJoins", true);
   if (tiles.skips_tiles) constants.add_bool("kTrimsTiles", true);
   constants.add("kPartitionTiles", tiles.partition_tiles);

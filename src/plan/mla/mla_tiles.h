@@ -33,9 +33,10 @@ struct MlaTiles {
   int upcast_blocks = 0;     ///< of a row of K, from its first on: e4m3 that become 16-bit
   bool kv_lens = false;      ///< sequences differ in length: a warp finds its work on the device
   bool split = false;        ///< launches may split the keys into partitions
-  bool runs = false;         ///< those that choose how deal out runs of KV tiles to teams of CTAs
-  bool joins = false;        ///< launches may give two CTAs half of each part, which they join
-  bool couples = false;      ///< CTAs of the same keys form clusters of two, for L2's sake alone
+  bool stream_k =
+      false;  ///< those that choose how deal out stream-K ranges of KV tiles to teams of CTAs
+  bool joins = false;       ///< launches may give two CTAs half of each part, which they join
+  bool couples = false;     ///< CTAs of the same keys form clusters of two, for L2's sake alone
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
   bool skips_tiles = false;  ///< an expression is asked which KV tiles at a walk's ends it hides
   int partition_tiles = 0;   ///< KV tiles of each partition; 0: the launch says how many there are
@@ -44,7 +45,7 @@ struct MlaTiles {
 
   int rows() const { return kRows * cluster; }
   /// Warps that load keep in shared memory where their lists of work stand.
-  bool stashes_lists() const { return runs || (two_readers && upcast_blocks > 0 && kv_lens); }
+  bool stashes_lists() const { return stream_k || (two_readers && upcast_blocks > 0 && kv_lens); }
   /// Stages that have barriers: where there is memory for one, those of two readers take turns with
   /// it.
   int barrier_stages() const { return two_readers && num_stages == 1 ? 2 : num_stages; }
@@ -55,7 +56,7 @@ MlaTiles mla_tiles(const ResolvedSpec& resolved);
 
 /// The ranges of sequences that launches may deal out.
 inline StreamK mla_stream_k(const MlaTiles& tiles) {
-  return tiles.runs ? StreamK::kSequences : StreamK::kNone;
+  return tiles.stream_k ? StreamK::kSequences : StreamK::kNone;
 }
 
 /// Bytes of 64 rows of Q, or of a tile of K, in shared memory.

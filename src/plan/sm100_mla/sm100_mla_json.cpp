@@ -14,7 +14,7 @@ const Field<MlaTiles> kTileFields[] = {
     {"row_copies", &MlaTiles::row_copies},
     {"kv_lens", &MlaTiles::kv_lens},
     {"split", &MlaTiles::split},
-    {"runs", &MlaTiles::runs},
+    {"stream_k", &MlaTiles::stream_k},
     {"pair_tiles", &MlaTiles::pair_tiles},
     {"partition_tiles", &MlaTiles::partition_tiles},
     {"l2_bytes", &MlaTiles::l2_bytes},

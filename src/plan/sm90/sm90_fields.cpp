@@ -40,7 +40,7 @@ const Field<Sm90Plan> kSm90Fields[] = {
     {"mapped", &Sm90Plan::mapped},
     {"map_bits", &Sm90Plan::map_bits},
     {"split", &Sm90Plan::split},
-    {"runs", &Sm90Plan::runs},
+    {"stream_k", &Sm90Plan::stream_k},
     {"partition_tiles", &Sm90Plan::partition_tiles},
     {"rescale_by_row", &Sm90Plan::rescale_by_row},
     {"pack_gqa", &Sm90Plan::pack_gqa},
@@ -151,10 +151,10 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
   constants.add_bool("kMapBits", sm90.map_bits);
   constants.add_bool("kSplit", sm90.split);
   // Of those alone: templates/common/run_marks.cuh.
-  if (sm90.runs) constants.add_bool("kRuns", true);
-  if (sm90.head_runs()) constants.add_bool("kHeadRuns", true);
+  if (sm90.stream_k) constants.add_bool("kRuns", true);
+  if (sm90.head_stream_k()) constants.add_bool("kHeadRuns", true);
   if (sm90.cuts) constants.add_bool("kCuts", true);
-  if (sm90.head_runs() || sm90.stashes_list || sm90.cuts) {
+  if (sm90.head_stream_k() || sm90.stashes_list || sm90.cuts) {
     constants.add("kListsOffset", sm90_begin_of(Sm90Region::kLists, sm90));
   }
   if (sm90.rematerializes) constants.add_bool("kFewRegisters", true);

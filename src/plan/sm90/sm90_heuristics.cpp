@@ -225,7 +225,7 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved, Sm90Traits facts) {
   // NOTE: of windows and chunks the launch does not know how little there is to share out. The
   // device does, but not of listed tiles. Decodes have a tile of each head.
   const bool deals = kv_lens ? has(kDecode) : !has(kDecode) && !has(kSliding) && !has(kChunked);
-  plan.runs = chooses && !listed && deals;
+  plan.stream_k = chooses && !listed && deals;
   plan.overlaps = split || mapped || has(kDecode);
   plan.row_copies = copies_rows(spec);
   plan.direct_o = spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kF32;
@@ -278,7 +278,7 @@ bool sm90_has_low_body(Sm90Traits traits) { return sm90_any(kHasLowBody, traits)
 
 Sm90Plan sm90_low_tile(const Sm90Plan& plan) {
   Sm90Plan low = plan;
-  low.split = low.runs = false;
+  low.split = low.stream_k = false;
   low.num_consumers = 2;
   low.idle_warpgroups = plan.num_consumers - low.num_consumers;
   low.BN = 128;

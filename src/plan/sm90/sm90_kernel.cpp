@@ -24,7 +24,7 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm90Plan& 
   using enum LaunchNumber;
   std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen};
   add_work_numbers(spec, sm90.split, sm90.kv_lens, numbers);
-  if (sm90.head_runs()) numbers.push_back(kEvenParts);
+  if (sm90.head_stream_k()) numbers.push_back(kEvenParts);
   if (sm90.low != nullptr) numbers.push_back(kLowBody);
   if (sm90.row_copies) {
     numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());
@@ -88,7 +88,7 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   kernel.parameters = parameters_of(plan, sm90);
   if (sm90.mapped) plan.map = planned_map(plan.spec, sm90_packed_heads(sm90, plan.spec));
   const StreamK ranges = sm90.kv_lens ? StreamK::kHeads : StreamK::kTiles;
-  plan.partials = {.stream_k = sm90.runs ? ranges : StreamK::kNone,
+  plan.partials = {.stream_k = sm90.stream_k ? ranges : StreamK::kNone,
                    .cut_rows = sm90.cuts ? sm90.BM : 0};
   add_split_deviation(plan);
   return {};

@@ -92,11 +92,11 @@ SmRates rates_of(const Sm90Plan& plan) {
           .flop = 5e6};
 }
 
-// The parts of a tile, at most, where the launch deals out runs; 1: it does not. `work` is of
-// partitions, `unsplit` the tiles of a launch that does not.
-std::int32_t run_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
-                            const DeviceShape& device, const SplitWork& work,
-                            const LaunchTiles& unsplit) {
+// The parts of a tile, at most, where the launch deals out stream-K ranges; 1: it does not. `work`
+// is of partitions, `unsplit` the tiles of a launch that does not.
+std::int32_t stream_k_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
+                                 const DeviceShape& device, const SplitWork& work,
+                                 const LaunchTiles& unsplit) {
   constexpr std::int64_t kMaxParts = 64;
   const Sm90Plan& sm90 = *plan.sm90;
   const int ctas = ctas_of(sm90, device);
@@ -105,7 +105,7 @@ std::int32_t run_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
   if (whole == 0 && rows.groups > 1) return 1;  // many tiles, which are even enough
   // NOTE: units, and one run more, are counted in an int.
   if (work.tiles > kMaxTiles / (work.kv_tiles + 1) - ctas) return 1;
-  const Sm90Runs runs = sm90_runs(rows);
+  const Sm90StreamK runs = sm90_stream_k(rows);
   if (runs.parts == 1) return 1;
   std::int64_t parts = std::min(runs.parts, kMaxParts);
   const SmRates rates = rates_of(sm90);
@@ -147,7 +147,7 @@ PartitionChoice sequence_partitions(const KernelPlan& plan, const LaunchShapes& 
   const double memory = rates_of(sm90).shared_bytes * std::max(device.sm_count, 1);
   if (even == 1 && bytes < kLongLaunch * memory) return {even, even};
   const PartitionChoice choice =
-      sequence_run_partitions(work, even, shapes.batch, ctas_of(sm90, device) / heads);
+      sequence_stream_k_partitions(work, even, shapes.batch, ctas_of(sm90, device) / heads);
   if (shapes.batch * heads > kMaxTiles / choice.partitions) return {even, even};
   return choice;
 }
@@ -178,10 +178,10 @@ PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shap
   if (sm90.cuts) return cut_partitions(plan, shapes, device, work);
   // Lengths do not tell the work of a map's tiles, and parts of all cost more than they gain.
   if (spec.ragged && spec.max_q_len == 0) return {};
-  if (!sm90.runs) return {.partitions = best_partitions(work, rates_of(sm90), device)};
+  if (!sm90.stream_k) return {.partitions = best_partitions(work, rates_of(sm90), device)};
   if (sm90.kv_lens) return sequence_partitions(plan, shapes, device, work);
   const LaunchTiles whole = tiles_of(plan, shapes, device, false);
-  return {.partitions = run_partitions(plan, shapes, device, work, whole), .whole = whole};
+  return {.partitions = stream_k_partitions(plan, shapes, device, work, whole), .whole = whole};
 }
 
 Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
@@ -219,11 +219,11 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
       sm90.kv_lens ? tiles_of_head(plan, shapes) : tiling.m_tiles * std::int64_t{shapes.batch};
   const auto parts = static_cast<std::int32_t>(of_heads * heads * request.parts.partitions);
   const std::int32_t total_tiles =
-      sm90.runs && !sm90.kv_lens ? parts / request.parts.partitions : parts;
-  // NOTE: where the device deals out runs, too, as many CTAs as have work of even parts: others
-  // would end at once.
+      sm90.stream_k && !sm90.kv_lens ? parts / request.parts.partitions : parts;
+  // NOTE: where the device deals out stream-K ranges, too, as many CTAs as have work of even parts:
+  // others would end at once.
   const std::int32_t even =
-      sm90.head_runs() ? parts / request.parts.partitions * request.parts.even_parts : parts;
+      sm90.head_stream_k() ? parts / request.parts.partitions * request.parts.even_parts : parts;
   const TileShares shares = deal_out(tiling.order == QueryTiling::Order::kPairs, tiling.m_tiles,
                                      even, ctas_of(sm90, request.device));
   const bool read_once = !sm90.kv_lens && tiling.m_tiles == 1 && packed_heads == spec.group;

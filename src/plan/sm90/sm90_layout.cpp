@@ -46,7 +46,7 @@ std::int64_t key_scales_bytes(const Sm90Plan& plan) {
 /// Of the places where lists of work stand, of each warp that has one
 /// (templates/common/list_place.cuh).
 std::int64_t lists_bytes(const Sm90Plan& plan) {
-  if (plan.head_runs()) return MlaTiles::kListsBytes;
+  if (plan.head_stream_k()) return MlaTiles::kListsBytes;
   // kCutBytes of templates/common/cuts.cuh, and what warps tell each other (sm90/told_list.cuh).
   constexpr std::int64_t kToldBytes = 48;
   const bool tells = plan.row_copies && sm90_copy_warps(plan) > 1;

@@ -67,9 +67,9 @@ struct Sm90Plan {
   bool mapped = false;      ///< they are those of a map of the mask (templates/maps)
   bool map_bits = false;    ///< which says of blocks that are seen in part which scores are visible
   bool split = false;       ///< launches may split the keys into partitions
-  /// Those that choose how deal out runs of KV tiles, as many to each CTA; of sequences that differ
-  /// in length (kv_lens) the device finds whether it does.
-  bool runs = false;
+  /// Those that choose how deal out stream-K ranges of KV tiles, as many to each CTA; of sequences
+  /// that differ in length (kv_lens) the device finds whether it does.
+  bool stream_k = false;
   /// Those that choose cut long work tiles of sequences that differ in length, where the device
   /// finds it best (templates/common/cuts.cuh). Partitions are then the runs that there is room
   /// for.
@@ -115,7 +115,7 @@ struct Sm90Plan {
 
   /// Whether its runs are over sequences, whose heads have keys of their own
   /// (templates/common/sequence_runs.cuh).
-  bool head_runs() const { return runs && kv_lens; }
+  bool head_stream_k() const { return stream_k && kv_lens; }
   /// Before the consumers: one loads, and rewrites V; where K is upcast, another one does that.
   int producer_warpgroups() const { return upcasts_kv ? 2 : 1; }
   int threads() const { return 128 * (producer_warpgroups() + num_consumers + idle_warpgroups); }

@@ -263,13 +263,13 @@ QueryTiling sm90_tiling(const Sm90Rows& rows) {
   return rows.pair_tiles ? best_of_growing_rows(rows) : best_of_even_rows(rows);
 }
 
-Sm90Runs sm90_runs(const Sm90Rows& rows) {
+Sm90StreamK sm90_stream_k(const Sm90Rows& rows) {
   const TileTimes times(rows);
   const auto units_of = [&](double keys) {
     return std::max(std::ceil(keys / rows.tile_keys), 1.0);
   };
   double units = 0;
-  Sm90Runs runs;
+  Sm90StreamK runs;
   if (!rows.pair_tiles) {
     const auto tiles = static_cast<double>(quotient_up(rows.groups, rows.consumers));
     units = tiles * units_of(rows.keys);

@@ -31,11 +31,12 @@ inline constexpr double kSm90Worthwhile = 0.98;
 /// The tiles that take the least time.
 QueryTiling sm90_tiling(const Sm90Rows& rows);
 
-/// Full tiles that are dealt out in runs, wherever these cut one (templates/common/work_runs.cuh).
-struct Sm90Runs {
+/// Full tiles that are dealt out in stream-K ranges, wherever these cut one
+/// (templates/common/work_runs.cuh).
+struct Sm90StreamK {
   double time = 0;         ///< as QueryTiling::time, without the merge
   std::int64_t parts = 1;  ///< of the longest tile, at most
 };
-Sm90Runs sm90_runs(const Sm90Rows& rows);
+Sm90StreamK sm90_stream_k(const Sm90Rows& rows);
 
 }  // namespace attnjit

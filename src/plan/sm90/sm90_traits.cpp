@@ -112,7 +112,7 @@ Sm90Traits sm90_plan_traits(const AttentionSpec& spec, const Sm90Plan& plan) {
               {kKvLens, plan.kv_lens},
               {kRowCopies, plan.row_copies},
               {kSplit, plan.split},
-              {kStreamK, plan.runs},
+              {kStreamK, plan.stream_k},
               {kCuts, plan.cuts},
               {kFixedParts, plan.partition_tiles > 0},
               {kBoxes, plan.box_keys < plan.BN},

@@ -29,7 +29,7 @@ void add_sm90_mla(const Sm90MlaPlan& plan, nlohmann::ordered_json& json) {
       {"mapped", false},
       {"map_bits", false},
       {"split", tiles.split},
-      {"runs", tiles.runs},
+      {"stream_k", tiles.stream_k},
       {"partition_tiles", tiles.partition_tiles},
       {"rescale_by_row", plan.rescale_by_row},
       {"pack_gqa", plan.pack_gqa},

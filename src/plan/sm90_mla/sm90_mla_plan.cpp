@@ -62,7 +62,7 @@ void lay_out(const AttentionSpec& spec, Sm90MlaPlan& plan) {
   MlaTiles& tiles = plan.tiles;
   // NOTE: not where K is upcast: consumers have no registers for it, and spilled 48 bytes; and a
   // CTA that upcasts for another one has that as its cluster's.
-  tiles.joins = tiles.runs && tiles.cluster == 1 && tiles.upcast_blocks == 0;
+  tiles.joins = tiles.stream_k && tiles.cluster == 1 && tiles.upcast_blocks == 0;
   tiles.couples = tiles.cluster == 1 && !tiles.own_v;
   plan.barriers = mla_barriers(barrier_groups(spec, tiles));
   plan.smem = mla_smem(spec, tiles, {.p = kRecordBytes, .stash = MlaTiles::kStashBytes},

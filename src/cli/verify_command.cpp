@@ -174,7 +174,7 @@ Status check_alone(const VerifyArguments& arguments, Arch arch) {
 }
 
 /// Of a kernel with two bodies: whether the launch is of the second one.
-bool runs_low_body(const PlannedKernel& kernel, const LaunchRecipe& launch) {
+bool runs_small_tiles(const PlannedKernel& kernel, const LaunchRecipe& launch) {
   for (std::size_t i = 0; i < kernel.parameters.size(); ++i) {
     const auto* number = std::get_if<LaunchNumber>(&kernel.parameters[i].source);
     if (number != nullptr && *number == LaunchNumber::kLowBody)
@@ -185,7 +185,7 @@ bool runs_low_body(const PlannedKernel& kernel, const LaunchRecipe& launch) {
 
 constexpr std::string_view kBarriers = "barriers";  ///< as maps of shared memory call them
 
-void name_low_body(const Sm90Plan& low, TimedKernel& kernel) {
+void name_small_tiles(const Sm90Plan& low, TimedKernel& kernel) {
   kernel.roles = sm90_roles(low);
   kernel.barriers = low.barriers;
   for (const Sm90SmemRange& range : low.smem)
@@ -203,8 +203,8 @@ std::vector<TimedKernel> timed_kernels(const CompiledKernel& compiled, const Ker
       kernel.registers = static_cast<unsigned>(image.entry_usage[launch.kernel].registers);
     }
     const PlannedKernel& planned = plan.kernels.at(launch.kernel);
-    if (runs_low_body(planned, launch)) {
-      name_low_body(*plan.sm90->low, kernel);
+    if (runs_small_tiles(planned, launch)) {
+      name_small_tiles(*plan.sm90->low, kernel);
     } else {
       kernel.roles = planned.roles;
       kernel.barriers = planned.barriers;

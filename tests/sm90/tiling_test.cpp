@@ -16,7 +16,7 @@ class Sm90Tilings : public KernelTest {
   // What some of the launches had: tiles that are lower than full ones; of several kinds, and which
   // way these grow; no order by length; the kernel's second body.
   struct Seen {
-    bool lower = false, falling = false, rising = false, unordered = false, low_body = false;
+    bool lower = false, falling = false, rising = false, unordered = false, small_tiles = false;
   };
 
   // Right on GPUs of as many SMs, whose launches have other tiles.
@@ -36,7 +36,7 @@ class Sm90Tilings : public KernelTest {
       const auto number = [&](LaunchNumber one) {
         return number_of(plan, sequence.launches.front(), one);
       };
-      if (plan.sm90->low != nullptr) seen.low_body |= number(LaunchNumber::kLowBody) != 0;
+      if (plan.sm90->low != nullptr) seen.small_tiles |= number(LaunchNumber::kLowBody) != 0;
       const bool kinds = number(LaunchNumber::kFirstTiles) < number(LaunchNumber::kMTiles);
       const bool grows = number(LaunchNumber::kTileGrowth) > 0;
       seen.lower |= number(LaunchNumber::kTileGroups) < plan.sm90->num_consumers;
@@ -78,25 +78,25 @@ TEST_F(Sm90Tilings, RowsThatSeeMoreKeys) {
 // and of causal kernels that choose their parts.
 TEST_F(Sm90Tilings, LowBody) {
   AttentionSpec spec = spec_of(128, Kind::kNull);
-  EXPECT_TRUE(expect_right_on(spec, {{250, 250}, {256, 256}}, {1, 3}).low_body);
-  EXPECT_TRUE(expect_right_on(spec, {{70}, {0}}, {1}).low_body);
-  EXPECT_FALSE(expect_right_on(spec, {{384}, {160}}, {1}).low_body);
+  EXPECT_TRUE(expect_right_on(spec, {{250, 250}, {256, 256}}, {1, 3}).small_tiles);
+  EXPECT_TRUE(expect_right_on(spec, {{70}, {0}}, {1}).small_tiles);
+  EXPECT_FALSE(expect_right_on(spec, {{384}, {160}}, {1}).small_tiles);
   AttentionSpec chosen = spec;
   chosen.num_partitions = 0;  // which those launches leave at one
-  EXPECT_TRUE(expect_right_on(chosen, {{250, 250}, {256, 256}}, {3}).low_body);
+  EXPECT_TRUE(expect_right_on(chosen, {{250, 250}, {256, 256}}, {3}).small_tiles);
   chosen.mask = mask_of(Kind::kCausal);
-  EXPECT_TRUE(expect_right_on(chosen, {{250}, {250}}, {3}).low_body);
-  EXPECT_FALSE(expect_right_on(chosen, {{384}, {384}}, {2}).low_body);
+  EXPECT_TRUE(expect_right_on(chosen, {{250}, {250}}, {3}).small_tiles);
+  EXPECT_FALSE(expect_right_on(chosen, {{384}, {384}}, {2}).small_tiles);
   spec.num_q_heads = 4;
   spec.group = 4;
   spec.ov_depth = 96;
   spec.sink = true;
   spec.score_mod.kind = ScoreModSpec::Kind::kAlibi;
-  EXPECT_TRUE(expect_right_on(spec, {{64}, {250}}, {1, 2}).low_body);
+  EXPECT_TRUE(expect_right_on(spec, {{64}, {250}}, {1, 2}).small_tiles);
   if (!in_proof()) return;
   spec = spec_of(104, Kind::kNull);
   spec.qkv_dtype = Dtype::kFp16;
-  EXPECT_TRUE(expect_right_on(spec, {{100}, {250}}, {1}).low_body);
+  EXPECT_TRUE(expect_right_on(spec, {{100}, {250}}, {1}).small_tiles);
 }
 
 // A group's heads in a tile's rows; windows; tiles that are listed; launches that do not split.

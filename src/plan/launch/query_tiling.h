@@ -24,7 +24,7 @@ struct QueryTiling {
 
 /// The tiles of a launch, and whether the kernel's second body computes them.
 struct LaunchTiles {
-  bool low_body = false;
+  bool small_tiles = false;
   QueryTiling tiling;
 };
 

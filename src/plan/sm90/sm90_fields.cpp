@@ -70,7 +70,7 @@ void add_sm90(const Sm90Plan& plan, nlohmann::ordered_json& json) {
   if (plan.low != nullptr) {
     nlohmann::ordered_json low = nlohmann::ordered_json::object();
     add_fields(kSm90Fields, *plan.low, low);
-    json["low_body"] = std::move(low);
+    json["small_tile_variant"] = std::move(low);
   }
 }
 

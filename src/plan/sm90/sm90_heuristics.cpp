@@ -118,7 +118,7 @@ constexpr Sm90Case kHoldsQ[] = {
 
 // NOTE: beside the loops of runs, two bodies with ALiBi spill. A second body of a softcap was not
 // timed, and takes as long to compile as the first.
-constexpr Sm90Case kHasLowBody[] = {
+constexpr Sm90Case kHasSmallTiles[] = {
     {kThreeConsumers | kStreamK | kIdentity | kSimple, kTo96 | kKvLens},
     {kThreeConsumers | kNoMask, kTo96 | kKvLens | kSplit | kSoftcap},
 };
@@ -274,9 +274,9 @@ bool sm90_sums_by_product(Sm90Traits traits) { return sm90_any(kSumsByProduct, t
 
 int sm90_held_q_steps(Sm90Traits traits) { return sm90_any(kHoldsQ, traits) ? 3 : 0; }
 
-bool sm90_has_low_body(Sm90Traits traits) { return sm90_any(kHasLowBody, traits); }
+bool sm90_has_small_tiles(Sm90Traits traits) { return sm90_any(kHasSmallTiles, traits); }
 
-Sm90Plan sm90_low_tile(const Sm90Plan& plan) {
+Sm90Plan sm90_small_tile(const Sm90Plan& plan) {
   Sm90Plan low = plan;
   low.split = low.stream_k = false;
   low.num_consumers = 2;

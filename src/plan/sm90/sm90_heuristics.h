@@ -31,10 +31,10 @@ int sm90_held_q_steps(Sm90Traits traits);
 /// few or short sequences do not have. Where keys are hidden, tiles of fewer groups even out most
 /// of that, and only a kernel that chooses its parts at launch pays for it with the time that it
 /// compiles in.
-bool sm90_has_low_body(Sm90Traits traits);
+bool sm90_has_small_tiles(Sm90Traits traits);
 
 /// The tile of the second body, which has as many threads, for launches that do not split the keys.
 /// @pre plan is not laid out.
-Sm90Plan sm90_low_tile(const Sm90Plan& plan);
+Sm90Plan sm90_small_tile(const Sm90Plan& plan);
 
 }  // namespace attnjit

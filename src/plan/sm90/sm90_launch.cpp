@@ -60,7 +60,7 @@ Sm90Rows rows_of(const KernelPlan& plan, const Sm90Plan& body, const LaunchShape
           .fewer_keys = std::min<double>(shapes.q_len, shapes.kv_len),
           .pair_tiles = body.pair_tiles && whole,
           .consumers = body.num_consumers,
-          .low_body = &body != plan.sm90.get(),
+          .small_tiles = &body != plan.sm90.get(),
           .tile_keys = body.BN,
           .ctas = ctas};
 }
@@ -127,7 +127,7 @@ std::int32_t stream_k_partitions(const KernelPlan& plan, const LaunchShapes& sha
     constexpr double kAllBusy = 1.07;
     const double key = 2.0 * sm90.BM * (plan.spec->qk_depth + plan.spec->ov_depth) / kFlop;
     // The second body is as unusual as runs are.
-    const double worthwhile = unsplit.low_body ? 1.0 : kSm90Worthwhile;
+    const double worthwhile = unsplit.small_tiles ? 1.0 : kSm90Worthwhile;
     if (kAllBusy * runs.time + merged / key >= worthwhile * whole) return 1;
   }
   return static_cast<std::int32_t>(parts);
@@ -213,7 +213,7 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   const LaunchTiles tiles = request.parts.whole && !splits
                                 ? *request.parts.whole
                                 : tiles_of(plan, shapes, request.device, splits);
-  const Sm90Plan& body = tiles.low_body ? *sm90.low : sm90;
+  const Sm90Plan& body = tiles.small_tiles ? *sm90.low : sm90;
   const QueryTiling& tiling = tiles.tiling;
   const std::int64_t of_heads =
       sm90.kv_lens ? tiles_of_head(plan, shapes) : tiling.m_tiles * std::int64_t{shapes.batch};

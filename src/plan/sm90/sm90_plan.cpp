@@ -80,8 +80,8 @@ Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tu
     }
   }
   complete(resolved, facts, plan);
-  if (as_untuned && sm90_has_low_body(facts | sm90_plan_traits(resolved, plan))) {
-    Sm90Plan low = sm90_low_tile(plan);
+  if (as_untuned && sm90_has_small_tiles(facts | sm90_plan_traits(resolved, plan))) {
+    Sm90Plan low = sm90_small_tile(plan);
     complete(resolved, facts, low);
     sm90_lay_out(low);
     plan.low = std::make_shared<const Sm90Plan>(std::move(low));

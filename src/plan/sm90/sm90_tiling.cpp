@@ -28,7 +28,7 @@ double whole_from(double number) {
 class TileTimes {
  public:
   explicit TileTimes(const Sm90Rows& rows)
-      : shares_(rows.low_body         ? kOfLowBody
+      : shares_(rows.small_tiles      ? kOfSmallTiles
                 : rows.consumers == 3 ? kOfThree
                                       : kOfTwo),
         tile_keys_(rows.tile_keys) {}
@@ -48,7 +48,7 @@ class TileTimes {
   using Shares = std::array<double, 4>;  // by the groups of a tile
   static constexpr Shares kOfThree{0, 0.66, 0.8, 1};
   static constexpr Shares kOfTwo{0, 1, 1};
-  static constexpr Shares kOfLowBody{0, 0.727, 0.727};
+  static constexpr Shares kOfSmallTiles{0, 0.727, 0.727};
 
   Shares shares_;
   double tile_keys_;
@@ -223,7 +223,7 @@ double shared_time(const Sm90Rows& rows, const TileTimes& times) {
 QueryTiling best_of_growing_rows(const Sm90Rows& rows) {
   // Rounds of the CTAs from which on full tiles are even enough. The second body has up to twice
   // the tiles of the first that it is compared with.
-  const std::int64_t many_rounds = rows.low_body ? 6 : 3;
+  const std::int64_t many_rounds = rows.small_tiles ? 6 : 3;
   // Tiles of a head from which on pairs of them are worth it.
   constexpr std::int32_t kPairedTiles = 3;
   // Tiles of a head up to which those of the second body may be the better ones.
@@ -248,7 +248,7 @@ QueryTiling best_of_growing_rows(const Sm90Rows& rows) {
       least = time;
     }
     best.time = least < even * kSm90Worthwhile ? least : even;
-  } else if (rows.low_body || best.m_tiles <= kFewTiles) {
+  } else if (rows.small_tiles || best.m_tiles <= kFewTiles) {
     best.time = shared_time(rows, times);
   }
   if (best.m_tiles < kPairedTiles) best.order = Order::kHeads;

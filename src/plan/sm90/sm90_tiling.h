@@ -19,9 +19,9 @@ struct Sm90Rows {
   double fewer_keys = 0;    ///< that the first rows see less
   bool pair_tiles = false;  ///< later rows see more keys
   int consumers = 0;
-  bool low_body = false;  ///< the kernel's second body
-  int tile_keys = 1;      ///< of a KV tile
-  int ctas = 1;           ///< that run at once; 0: full tiles are wanted
+  bool small_tiles = false;  ///< the kernel's second body
+  int tile_keys = 1;         ///< of a KV tile
+  int ctas = 1;              ///< that run at once; 0: full tiles are wanted
 };
 
 /// What other tiles than full ones, or those of the second body, take at most of the time: the

@@ -1,195 +1,274 @@
 #!/usr/bin/env python3
-"""Draws the sm_90a kernels' speed from a table of bench/sm90_bench.py as an SVG for the README.
+"""Draws the documents' pictures of results from bench/results/*.json as SVGs, for light and dark.
 
-    python3 bench/plot.py                        # bench/results/sm90-dense.json -> docs/sm90-speed.svg
-    python3 bench/plot.py RESULTS.json -o F.svg  # RESULTS is what bench/sm90_bench.py --json wrote
-    python3 bench/plot.py --check                # exit code 1 if docs/sm90-speed.svg is not of that table
+    python3 bench/plot.py                       # renews docs/sm90-speed.svg and the others
+    python3 bench/plot.py --attnjit COMMAND     # and the memory map, by that command's plan
+    python3 bench/plot.py --check               # exit code 1 if a picture is not of its numbers
 
-Standard library only; the same table gives the same bytes.
+sm90-speed.svg has rates beside the peers under what the card can do, traffic.svg the kinds of traffic by
+their ratio to the best peer, masks.svg the masks of docs/masks.md with their speed-up, cold-start.svg
+the time to a first result, memory-map.svg the shared memory of a CTA. If there is a traffic.json, its
+rows [what, ratio] are drawn, too. Standard library only; the same numbers give the same bytes.
 """
 import argparse
 import json
 import math
 import pathlib
+import re
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RESULTS, OUTPUT = ROOT / "bench/results/sm90-dense.json", ROOT / "docs/sm90-speed.svg"
+RESULTS, DOCS = ROOT / "bench/results", ROOT / "docs"
+WIDTH = 960
+PEAK_TFLOPS, PEAK_GB = 989, 4800  # of an H200, by its data sheet: dense bf16, memory
 LENGTHS = ("1k", "2k", "4k", "8k", "16k")
-INK, FAINT, BEST = "#24292f", "#d0d7de", "#8c959f"
-COLOURS = {"bf16": "#1a6fb4", "fp16": "#d1681c"}
-WIDTH, MARGIN, GAP, PANEL_H = 960, 56, 34, 150
-TOP = 84
+PLAN = ("plan", "--arch", "sm_90a", "--num-q-heads", "32", "--group", "4", "--qk-depth", "128", "--mask", "causal")
+# Recipes of docs/masks.md by what bench/results/masks.json calls them.
+GALLERY = {"near": "two-sided window of 512", "packed": "documents of 1k, causal",
+           "documents": "documents of 128 to 2k, causal", "prefix_lm": "prefix LM", "images": "image prefix",
+           "sinks": "4 sinks, window of 1k", "r_swa": "R-SWA, 1k", "dilated": "dilated window of 512",
+           "strided": "strided window", "blocks": "chosen blocks, 16 of 64"}
+STYLE = """
+text{font-family:system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:#1f2328}
+.dim{fill:#59636e}.paper{fill:#ffffff}.grid{stroke:#d1d9e0}.axis{stroke:#59636e}
+.s0{stroke:#0969da}.s1{stroke:#bc4c00}.s2{stroke:#8250df}.f0{fill:#0969da}.f1{fill:#bc4c00}.f2{fill:#8250df}
+.seen{fill:#0969da}.part{fill:#9cc7f5}.none{fill:#eaeef2}
+@media(prefers-color-scheme:dark){text{fill:#f0f6fc}.dim{fill:#9198a1}.paper{fill:#0d1117}.grid{stroke:#3d444d}
+.axis{stroke:#9198a1}.s0{stroke:#4493f8}.s1{stroke:#f0883e}.s2{stroke:#ab7df8}.f0{fill:#4493f8}.f1{fill:#f0883e}
+.f2{fill:#ab7df8}.seen{fill:#4493f8}.part{fill:#1c4a80}.none{fill:#21262d}}
+"""
 
 
-def read(text):
-    """(what it was measured on, {cell: {"cudnn", "fa3", "flex", "best": ratio or None}})."""
-    record = json.loads(text)
-    cells = {}
-    for cell in record["cells"]:
-        name = next(iter(cell["ratio"]))
-        ratios = cell["ratio"][name]
-        cells[cell["name"]] = {"cudnn": ratios.get("cudnn"), "fa3": ratios.get("fa3"),
-                               "flex": ratios.get("flex"), "best": cell.get("of_best", {}).get(name)}
-    return f"One {record['gpu']}, {record['date']}, CUDA {record['cuda']}", cells
+def read(name):
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def escape(text):
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def mean(ratios):
+    """The geometric one."""
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
 class Drawing:
-    def __init__(self, height):
-        self.height = height
-        self.parts = []
+    def __init__(self, title, below):
+        self.parts, self.title = [], title
+        self.text(20, 28, title, 17, weight=600)
+        self.text(20, 48, below, 11, kind="dim")
 
-    def text(self, x, y, text, size=12, anchor="start", colour=INK, weight="normal"):
+    def text(self, x, y, text, size=12, anchor="start", kind="", weight=400):
+        text = str(text).replace("&", "&amp;").replace("<", "&lt;")
+        kind = f' class="{kind}"' if kind else ""
         self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" '
-                          f'fill="{colour}" font-weight="{weight}">{escape(text)}</text>')
+                          f'font-weight="{weight}"{kind}>{text}</text>')
 
-    def line(self, x1, y1, x2, y2, colour=FAINT, width=1.0, dash=""):
-        dashes = f' stroke-dasharray="{dash}"' if dash else ""
-        self.parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
-                          f'stroke="{colour}" stroke-width="{width}"{dashes}/>')
+    def line(self, x1, y1, x2, y2, kind="grid", width=1.0, dash=""):
+        dash = f' stroke-dasharray="{dash}"' if dash else ""
+        self.parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}" '
+                          f'stroke-width="{width}"{dash}/>')
 
-    def path(self, points, colour, width=2.0, dash="", dots=True):
+    def path(self, points, series):
         where = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        dashes = f' stroke-dasharray="{dash}"' if dash else ""
-        self.parts.append(f'<polyline points="{where}" fill="none" stroke="{colour}" '
-                          f'stroke-width="{width}"{dashes}/>')
-        if dots:
-            self.parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>'
-                           for x, y in points]
+        self.parts.append(f'<polyline points="{where}" fill="none" class="s{series}" stroke-width="2"/>')
+        self.parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" class="f{series}"/>' for x, y in points]
 
-    def box(self, x, y, width, height, colour):
-        self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
-                          f'height="{height:.1f}" fill="{colour}"/>')
+    def box(self, x, y, width, height, kind, tip=""):
+        tip = f"<title>{tip}</title>" if tip else ""
+        self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
+                          f'class="{kind}">{tip}</rect>')
 
-    def svg(self, description):
+    def legend(self, names, x, y):
+        for i, name in enumerate(names):
+            self.box(x + 190 * i, y - 9, 12, 10, f"f{i}")
+            self.text(x + 190 * i + 18, y, name, 12)
+
+    def panel(self, x, y, width, height, title, top, step, names, series, roof):
+        """Lines over names, from 0 to top, below a roof (value, its name)."""
+        self.text(x, y - 12, title, 13, weight=600)
+        for tick in range(0, top + 1, step):
+            at = y + height - tick / top * height
+            self.line(x, at, x + width, at)
+            self.text(x - 6, at + 4, tick, 10, "end", "dim")
+        at = y + height - roof[0] / top * height
+        self.line(x, at, x + width, at, "axis", 1.4, "6 4")
+        self.text(x + 4, at + 13, roof[1], 10, kind="dim")
+        places = {name: x + width * (i + 0.5) / len(names) for i, name in enumerate(names)}
+        for name, place in places.items():
+            self.text(place, y + height + 15, name, 10, "middle", "dim")
+        for i, values in reversed(list(enumerate(series))):
+            self.path([(places[name], y + height - value / top * height) for name, value in values.items()], i)
+
+    def bars(self, y, rows, scale, label=330, series=0, step=22):
+        """Horizontal bars (name, value, its text)."""
+        for i, (name, value, text) in enumerate(rows):
+            self.text(label, y + i * step + 13, name, 12, "end")
+            self.box(label + 12, y + i * step + 3, scale(value), step - 8, f"f{series}")
+            self.text(label + 18 + scale(value), y + i * step + 13, text, 12)
+        return y + len(rows) * step
+
+    def svg(self, height, source):
         return "\n".join([
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{self.height}" '
-            f'viewBox="0 0 {WIDTH} {self.height}" '
-            f'font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif">',
-            f"<desc>{escape(description)}</desc>",
-            f'<rect width="{WIDTH}" height="{self.height}" fill="#ffffff"/>',
-            *self.parts, "</svg>", ""])
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+            f'viewBox="0 0 {WIDTH} {height}" role="img">', f"<title>{self.title}</title>",
+            f"<desc>Drawn by bench/plot.py from {source}</desc>", f"<style>{STYLE}</style>",
+            f'<rect width="{WIDTH}" height="{height}" class="paper"/>', *self.parts, "</svg>", ""])
 
 
-def panel(drawing, x, y, width, title, low, top):
-    """The frame of a panel whose values run from `low` to `top`; returns value -> y."""
-
-    def place(value):
-        return y + PANEL_H - (value - low) / (top - low) * PANEL_H
-
-    drawing.text(x, y - 8, title, 13, weight="600")
-    tick = low
-    while tick <= top + 1e-9:
-        whole = abs(tick - 1) < 1e-9
-        drawing.line(x, place(tick), x + width, place(tick), INK if whole else FAINT,
-                     1.2 if whole else 0.8)
-        drawing.text(x - 6, place(tick) + 4, f"{tick:.1f}", 10, "end", "#57606a")
-        tick += 0.1
-    return place
-
-
-def lengths_panel(drawing, cells, x, y, width, depth, mask, low, top):
-    title = f"depth {depth}, {'causal' if mask == 'causal' else 'no mask'}"
-    place = panel(drawing, x, y, width, title, low, top)
-    at = {length: x + width * (i + 0.5) / len(LENGTHS) for i, length in enumerate(LENGTHS)}
-    for length in LENGTHS:
-        drawing.text(at[length], y + PANEL_H + 14, length, 10, "middle", "#57606a")
-
-    def points(dtype, value):
-        found = [(length, cells.get(f"{dtype}.{depth}.{mask}.{length}")) for length in LENGTHS]
-        return [(at[length], place(value(cell))) for length, cell in found
-                if cell and cell["cudnn"] and cell["best"]]
-
-    # NOTE: the recorded ratio of FlashAttention-3 to cuDNN, and 1 where cuDNN is faster.
-    drawing.path(points("bf16", lambda c: c["cudnn"] / c["best"]), BEST, 1.6, "5 3", dots=False)
-    for dtype in ("fp16", "bf16"):
-        drawing.path(points(dtype, lambda c: c["cudnn"]), COLOURS[dtype])
-
-
-def bars_panel(drawing, x, y, width, title, bars):
-    """Horizontal bars (label, value, the other's value or None), the value written behind each."""
-    drawing.text(x, y - 8, title, 13, weight="600")
-    most = max([1.0] + [max(value, best or 0) for _, value, best in bars])
-    label, room = 84, width - 84 - 44
-    step = min(30.0, PANEL_H / max(1, len(bars)))
-    for i, (name, value, best) in enumerate(bars):
-        top = y + 6 + i * step
-        drawing.text(x + label - 8, top + step / 2 + 1, name, 11, "end")
-        drawing.box(x + label, top, room * value / most, step - 12, COLOURS["bf16"])
-        end = x + label + room * max(value, best or 0) / most
-        drawing.text(end + 6, top + step / 2 + 1, f"{value:.2f}", 11)
-        if best:
-            at = x + label + room * best / most
-            drawing.line(at, top - 3, at, top + step - 9, BEST, 2.2)
-    one = x + label + room / most
-    drawing.line(one, y, one, y + len(bars) * step, INK, 1.2)
-
-
-def draw(heading, cells, source):
-    depths = [d for d in (64, 128, 256) if any(f".{d}." in name for name in cells)]
-    columns = max(1, len(depths))
-    width = (WIDTH - MARGIN - 16 - (columns - 1) * (GAP + 8)) / columns
-    ratios = [c["cudnn"] for c in cells.values() if c["cudnn"] and c["best"]]
-    ratios += [c["cudnn"] / c["best"] for c in cells.values() if c["cudnn"] and c["best"]]
-    low = min(0.8, math.floor(min(ratios, default=1) * 10) / 10)
-    top = max(1.3, math.ceil(max(ratios, default=1) * 10) / 10)
-    pitch = PANEL_H + 62
-    drawing = Drawing(TOP + 3 * pitch - 52)
-    drawing.text(MARGIN - 36, 26, "Forward attention on sm_90a: times cuDNN's speed", 17, weight="600")
-    drawing.text(MARGIN - 36, 45, f"{heading}; ratios of times measured in turn in one process", 11,
-                 colour="#57606a")
-    at = WIDTH - 440
-    for name, colour, dash in (("attnjit bf16", COLOURS["bf16"], ""),
-                               ("attnjit fp16", COLOURS["fp16"], ""),
-                               ("better of cuDNN and FA3", BEST, "5 3")):
-        drawing.line(at, 22, at + 22, 22, colour, 2.4, dash)
-        drawing.text(at + 28, 26, name, 11)
-        at += 118
+def speed():
+    record, decodes = read("sm90-dense"), read("sm90-decodes")
+    drawing = Drawing("Attention on an H200, beside its peers and below what the card can do",
+                      f"{record['machine']}; {record['peers']}; each cell's contenders by turns in one process")
+    peers = ("attnjit", "fa3", "cudnn")
+    drawing.legend(("attnjit", "FlashAttention-3", "cuDNN"), 56, 74)
+    found = {cell["name"]: cell["tflops"] for cell in record["cells"]}
     for row, mask in enumerate(("none", "causal")):
-        for column, depth in enumerate(depths):
-            lengths_panel(drawing, cells, MARGIN + column * (width + GAP + 8), TOP + row * pitch,
-                          width, depth, mask, low, top)
-    below = TOP + 2 * pitch
-    half = (WIDTH - MARGIN - 16 - GAP) / 2
-    grouped = [(name, cell) for name, cell in cells.items() if ".gqa8." in name]
-    bars_panel(drawing, MARGIN - 36, below, half, "8 query heads a KV head, depth 128: times cuDNN",
-               [(" ".join(name.split(".")[-2:]), cell["cudnn"],
-                 cell["cudnn"] / cell["best"] if cell["best"] else None) for name, cell in grouped
-                if cell["cudnn"]])
-    flex = [(name, cell) for name, cell in cells.items() if cell["flex"]]
-    if flex:
-        bars_panel(drawing, MARGIN + half, below, half, "depth 128, 8k: times FlexAttention",
-                   [(name.split(".")[-2], cell["flex"], None) for name, cell in flex])
-    return drawing.svg(f"Drawn by bench/plot.py from bench/results/{source}")
+        for column, depth in enumerate((64, 128, 256)):
+            series = [{length: found[f"bf16.{depth}.{mask}.{length}"][peer] for length in LENGTHS
+                       if peer in found.get(f"bf16.{depth}.{mask}.{length}", {})} for peer in peers]
+            title = f"TFLOP/s, depth {depth}, {'causal' if mask == 'causal' else 'no mask'}"
+            drawing.panel(56 + column * 306, 112 + row * 218, 256, 150, title, 1000, 250, LENGTHS, series,
+                          (PEAK_TFLOPS, "989: tensor cores"))
+    y = 112 + 2 * 218
+    drawing.text(56, y + 2, "Decodes of one row over pages of 64: GB/s of K and V, by the batch", 13, weight=600)
+    drawing.legend(("attnjit", "faster of FA3 and FlashInfer"), 56, y + 24)
+    for column, keys in enumerate((1024, 8192, 32768)):
+        ours, best = {}, {}
+        for pages, heads, batch, *cells in decodes["rows"]:
+            if pages != 64 or heads != "32/8":
+                continue
+            us, ratio = cells[column]
+            ours[str(batch)] = batch * keys * 8 * 128 * 2 * 2 / us / 1e3
+            best[str(batch)] = ours[str(batch)] / ratio
+        drawing.panel(56 + column * 306, y + 62, 256, 150, f"{keys // 1024}k keys", 5000, 1000, list(ours),
+                      [ours, best], (PEAK_GB, "4800: memory"))
+    return drawing.svg(y + 250, "bench/results/sm90-dense.json and sm90-decodes.json")
 
 
-def make(path):
-    heading, cells = read(path.read_text(encoding="utf-8"))
-    if not cells:
-        raise SystemExit(f"{path} has no table")
-    return draw(heading, cells, path.name)
+def traffic():
+    rows = []
+    dense, decodes, ragged = read("sm90-dense"), read("sm90-decodes"), read("sm90-ragged")
+    for mask, name in (("none", "prompts without a mask"), ("causal", "prompts, causal")):
+        rows.append((name, mean([cell["of_best"]["attnjit"] for cell in dense["cells"] if f".{mask}." in cell["name"]])))
+    for column, name in enumerate(decodes["columns"][3:]):
+        rows.append((f"decodes over {name}", mean([row[3 + column][1] for row in decodes["rows"]])))
+    names = {"chunks": "chunks of 512 rows over 4k to 16k keys", "mixed": "4 prompts of 2k, 60 decodes over 8k"}
+    for cell, *cells in ragged["rows"]:
+        rows.append((names[cell], mean([ratio for _, ratio in cells])))
+    mla = read("mla-decodes")
+    rows.append(("MLA decodes, 128 heads", mean([row[i] for row in mla["rows"]
+                                                  for i, name in enumerate(mla["columns"]) if name == "of best"])))
+    unequal = read("mla-unequal")
+    rows.append(("MLA decodes, lengths differ", mean([row[i] for row in unequal["rows"]
+                                                      for i, name in enumerate(unequal["columns"]) if name == "of FM"])))
+    if (RESULTS / "traffic.json").exists():
+        rows += [(row[0], row[1]) for row in read("traffic")["rows"]]
+    rows.sort(key=lambda row: -row[1])
+    drawing = Drawing("Kinds of traffic: the best peer's time over attnjit's",
+                      "An H200; geometric means over the cells of each table in docs/; the line is the best peer")
+    end = drawing.bars(70, [(name, value, f"{value:.2f}") for name, value in rows],
+                       lambda value: value * 520 / max(1.5, rows[0][1]))
+    one = 342 + 520 / max(1.5, rows[0][1])
+    drawing.line(one, 64, one, end + 4, "axis", 1.6)
+    return drawing.svg(round(end) + 20, "bench/results")
+
+
+def recipes():
+    """{name: (lines of its picture)} of docs/masks.md."""
+    found, name, halves = {}, None, []
+    for line in [*(DOCS / "masks.md").read_text(encoding="utf-8").split("\n"), ""]:
+        named = re.search(r'"kind": "custom", "name": "(\w+)"', line)
+        if re.fullmatch(r"    [./#]+(   [./#]+)?", line):
+            halves.append(line.split())
+        else:
+            if halves:
+                lines = [half[0] for half in halves] + [half[1] for half in halves if len(half) > 1]
+                found.setdefault(name, lines)
+                halves = []
+            name = named[1] if named else name
+    return found
+
+
+def gallery():
+    record, pictures, best, label = read("masks"), recipes(), {}, ""
+    for row in record["rows"]:
+        label = row[0] or label
+        values = dict(zip(record["columns"], row))
+        if label not in best or values["attnjit, ms"] < best[label]["attnjit, ms"]:
+            best[label] = values
+    drawing = Drawing("Masks of your own, and how much faster than FlexAttention they run",
+                      f"An H200, 2 x 8k tokens, 16 heads, depth 128; the picture: 1024 queries (down) by 1024 keys; "
+                      f"filled: each key is seen, pale: some are, empty: not loaded")
+    for i, (recipe, name) in enumerate(GALLERY.items()):
+        x, y = 20 + i % 5 * 188, 76 + i // 5 * 210
+        for row, line in enumerate(pictures[recipe]):
+            for column, sign in enumerate(line):
+                kind = {"#": "seen", "/": "part", ".": "none"}[sign]
+                drawing.box(x + column * 16, y + row * 8, 15.5, 7.5, kind)
+        drawing.text(x, y + 146, name.partition(", ")[0][:24], 12, weight=600)
+        flash = best[name]["FLASH / attnjit"]
+        drawing.text(x, y + 163, f"{best[name]['default / attnjit']:.2f} times the default", 12)
+        drawing.text(x, y + 179, f"{flash:.2f} times FLASH" if isinstance(flash, float) else "no FLASH", 12, kind="dim")
+    return drawing.svg(76 + 2 * 210, "bench/results/masks.json and docs/masks.md")
+
+
+def cold_start():
+    record = read("sm90-start")
+    rows = [(f"{'' if 'Flex' in what else 'attnjit, '}{what}: {state}", ms, f"{ms:,.0f} ms" if ms >= 10 else f"{ms} ms")
+            for what, cold, warm in record["rows"] for state, ms in (("compiled", cold), ("from its cache", warm))]
+    drawing = Drawing("From a spec to the first result in a new process",
+                      f"{record['machine']}; beside {record['peers']}; milliseconds on a logarithmic scale, without "
+                      f"the CUDA context")
+    def scale(ms):
+        return math.log10(ms) / 4 * 500
+    end = 86 + len(rows) * 26
+    for power in range(5):
+        drawing.line(342 + scale(10 ** power), 78, 342 + scale(10 ** power), end)
+        drawing.text(342 + scale(10 ** power), 74, ("1 ms", "10 ms", "0.1 s", "1 s", "10 s")[power], 10, "middle", "dim")
+    drawing.bars(86, rows, scale, step=26)
+    return drawing.svg(end + 16, "bench/results/sm90-start.json")
+
+
+def memory_map(command):
+    plan = json.loads(subprocess.run([command, *PLAN, "--json"], capture_output=True, text=True, check=True).stdout)
+    regions, total = plan["kernel"]["smem_map"], plan["kernel"]["smem_bytes"]
+    drawing = Drawing("Shared memory of a CTA: causal prefill at depth 128 on sm_90a",
+                      f"{total:,} bytes of 232,448; attnjit plan --json: smem_map")
+    def scale(size):
+        return size / 232448 * 920
+    kinds = {"Q": "f0", "K": "f1", "V": "f2", "O": "seen"}
+    for i, region in enumerate(regions):
+        x, width = 20 + scale(region["begin"]), scale(region["size"])
+        drawing.box(x, 70, max(width - 1, 1.5), 46, kinds.get(region["name"][0], "part"),
+                    f"{region['name']}: {region['size']} bytes at {region['begin']}")
+        small = width < 40
+        at = 158 + 17 * (len(regions) - 1 - i) if small else 134
+        drawing.text(x + (width / 2 if not small else 0), at, region["name"], 12, "end" if small else "middle")
+        if small:
+            drawing.text(x + 8, at, f"{region['size']} bytes", 11, kind="dim")
+            drawing.line(x, 116, x, at - 12, "axis")
+        else:
+            drawing.text(x + width / 2, 150, f"{region['size'] // 1024} KiB", 11, "middle", "dim")
+    drawing.line(20, 122, 940, 122, "axis")
+    return drawing.svg(200, "attnjit plan")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("results", nargs="?", type=pathlib.Path, default=RESULTS)
-    parser.add_argument("-o", "--output", type=pathlib.Path, default=OUTPUT)
+    parser.add_argument("--attnjit", help="the command whose plan the memory map is drawn from")
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
     options = parser.parse_args()
-    source = options.results
-    svg = make(source)
-    if options.check:
-        if not options.output.exists() or options.output.read_text(encoding="utf-8") != svg:
-            print(f"{options.output} is not drawn from {source}: run bench/plot.py", file=sys.stderr)
-            return 1
-        return 0
-    options.output.write_text(svg, encoding="utf-8")
-    print(options.output)
-    return 0
+    pictures = {"sm90-speed": speed, "traffic": traffic, "masks": gallery, "cold-start": cold_start}
+    if options.attnjit:
+        pictures["memory-map"] = lambda: memory_map(options.attnjit)
+    stale = 0
+    for name, draw in pictures.items():
+        path, svg = DOCS / f"{name}.svg", draw()
+        if options.check and (not path.exists() or path.read_text(encoding="utf-8") != svg):
+            print(f"{path} is not drawn from its numbers: run bench/plot.py", file=sys.stderr)
+            stale = 1
+        elif not options.check:
+            path.write_text(svg, encoding="utf-8")
+            print(path)
+    return stale
 
 
 if __name__ == "__main__":

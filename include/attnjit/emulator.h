@@ -30,7 +30,7 @@ enum class EmulatorModel : std::uint8_t {
 };
 
 /// What the scheduler of a run tends to (docs/emulator.md, "Time").
-enum class EmulatorMood : std::uint8_t {
+enum class SchedulePolicy : std::uint8_t {
   kRandom,
   kEager,   ///< asynchronous operations as soon as possible
   kLazy,    ///< asynchronous operations as late as possible
@@ -51,7 +51,7 @@ struct EmulatorOptions {
   EmulatorModel model = EmulatorModel::kSilicon;
   std::uint64_t seed = 0;
   std::uint32_t seeds = 1;                ///< runs seed, seed + 1, ...; all must pass
-  std::optional<EmulatorMood> mood;       ///< of every run; none: each seed chooses one
+  std::optional<SchedulePolicy> policy;   ///< of every run; none: each seed chooses one
   std::uint64_t max_steps = 500'000'000;  ///< warp instructions of one run
   /// isa: the tensor operations that one thread issues for one cta_group run in issue order all the
   /// same. The written waiver of kernels that rely on it.

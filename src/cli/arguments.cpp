@@ -430,7 +430,7 @@ class Parser {
     add_model(app, emulate_.model, emulate_.waivers);
     app->add_option("--seed", emulate_.seed, "First seed of the scheduler; default: the launch's");
     app->add_option("--seeds", emulate_.seeds, "Seeds to run; all must pass; default 1");
-    with_choices(app->add_option("--mood", emulate_.mood,
+    with_choices(app->add_option("--policy,--mood", emulate_.policy,
                                  "What the scheduler tends to, random, eager, lazy or starve; "
                                  "default: each seed chooses"),
                  {"random", "eager", "lazy", "starve"})

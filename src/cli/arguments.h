@@ -106,7 +106,7 @@ struct EmulateArguments {
   std::vector<std::string> waivers;
   std::optional<std::int64_t> seed;
   std::int64_t seeds = 1;
-  std::string mood;  ///< empty: the seed's
+  std::string policy;  ///< empty: the seed's
   bool stats = false;
   TimingArguments timing;  ///< trace: of an untimed run, too
 };

@@ -29,17 +29,17 @@ using verify::Tensor;
 constexpr std::int64_t kMaxPtxBytes = 64 << 20;
 constexpr std::int64_t kMaxLaunchBytes = 16 << 20;
 
-Result<std::optional<EmulatorMood>> read_mood(const std::string& name) {
-  constexpr std::array<std::pair<std::string_view, EmulatorMood>, 4> kMoods{
-      {{"random", EmulatorMood::kRandom},
-       {"eager", EmulatorMood::kEager},
-       {"lazy", EmulatorMood::kLazy},
-       {"starve", EmulatorMood::kStarve}}};
-  if (name.empty()) return std::optional<EmulatorMood>{};
-  for (const auto& [known, mood] : kMoods) {
-    if (name == known) return std::optional{mood};
+Result<std::optional<SchedulePolicy>> read_policy(const std::string& name) {
+  constexpr std::array<std::pair<std::string_view, SchedulePolicy>, 4> kPolicies{
+      {{"random", SchedulePolicy::kRandom},
+       {"eager", SchedulePolicy::kEager},
+       {"lazy", SchedulePolicy::kLazy},
+       {"starve", SchedulePolicy::kStarve}}};
+  if (name.empty()) return std::optional<SchedulePolicy>{};
+  for (const auto& [known, policy] : kPolicies) {
+    if (name == known) return std::optional{policy};
   }
-  return invalid("mood",
+  return invalid("policy",
                  fmt::format("is '{}'; allowed: random, eager, lazy, starve", name.substr(0, 64)));
 }
 
@@ -272,18 +272,18 @@ Result<Report> run_emulate(const EmulateArguments& arguments) {
   if (arguments.seed && *arguments.seed < 0) {
     return invalid("seed", fmt::format("is {}; allowed: 0 and more", *arguments.seed));
   }
-  Result<std::optional<EmulatorMood>> mood = read_mood(arguments.mood);
-  if (!mood) return std::move(mood).error();
-  options.mood = *mood;
+  Result<std::optional<SchedulePolicy>> policy = read_policy(arguments.policy);
+  if (!policy) return std::move(policy).error();
+  options.policy = *policy;
   options.stats = arguments.stats;
   options.trace_file = arguments.timing.trace;
 
   if (Status s = check_timing(arguments.timing, true); !s) return std::move(s).error();
   if (!arguments.timing.arch.empty() &&
-      (arguments.seed || arguments.seeds != 1 || !arguments.mood.empty() || arguments.stats ||
+      (arguments.seed || arguments.seeds != 1 || !arguments.policy.empty() || arguments.stats ||
        arguments.model != "silicon" || !arguments.waivers.empty())) {
     return invalid("timing",
-                   "goes with none of --model isa, --waive, --seed, --seeds, --mood and --stats");
+                   "goes with none of --model isa, --waive, --seed, --seeds, --policy and --stats");
   }
 
   Result<std::string> text = read_file(arguments.launch, kMaxLaunchBytes);

@@ -279,7 +279,7 @@ Result<ClockReport> time_launches(const PtxModule& module, const LaunchSequence&
   if (Status s = check_target(module, options.arch); !s) return s.error();
   const Parameters p = parameters_of(options.arch);
   EmulatorOptions emulator;
-  emulator.mood = EmulatorMood::kEager;
+  emulator.policy = SchedulePolicy::kEager;
   emulator.checks = false;
   ClockReport report;
   std::vector<bool> launches_dependents;

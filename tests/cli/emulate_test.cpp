@@ -170,14 +170,14 @@ TEST_F(Emulate, TimingIsAskedForWhole) {
 // A copy that completes late is asked for many times.
 TEST_F(Emulate, AMoodHoldsForEverySeed) {
   write_text(folder_ / "k.ptx", kAskForACopy);
-  const auto steps = [&](const std::string& mood, int seed) {
+  const auto steps = [&](const std::string& policy, int seed) {
     std::vector<std::string> more{"--seed", std::to_string(seed)};
-    if (!mood.empty()) more.insert(more.end(), {"--mood", mood});
+    if (!policy.empty()) more.insert(more.end(), {"--policy", policy});
     return run_json(words(more), 0).at("steps").get<int>();
   };
   for (int seed = 0; seed < 4; ++seed) {
     EXPECT_GT(steps("lazy", seed), 2000) << seed;
-    for (const char* mood : {"random", "eager", "starve"}) EXPECT_LT(steps(mood, seed), 2000);
+    for (const char* policy : {"random", "eager", "starve"}) EXPECT_LT(steps(policy, seed), 2000);
     EXPECT_EQ(steps("", seed), steps(std::array{"random", "eager", "lazy", "starve"}[seed], seed));
   }
 }
@@ -203,7 +203,7 @@ TEST_F(Emulate, BadInputIsTwoAndUnknownPtxIsThree) {
   expect_bad(words({"--waive", "fences"}), "in-order-mma");
   expect_bad(words({"--seeds", "0"}), "seeds");
   expect_bad(words({"--seed", "-1"}), "seed");
-  expect_bad(words({"--mood", "angry"}), "mood");
+  expect_bad(words({"--mood", "angry"}), "policy");
   write_launch("1e99", 32);
   expect_bad(words(), "fill");
   write_launch("7", 2000000000);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedules a cluster: it chooses which lane group or asynchronous operation goes next.
 //
-// Every choice comes from the seed. Four moods: at random; asynchronous operations as soon as
+// Every choice comes from the seed. Four policies: at random; asynchronous operations as soon as
 // possible; as late as possible; and one in which some warps only run when no other can.
 #include <fmt/format.h>
 
@@ -60,11 +60,11 @@ bool Cluster::overtakes_a_warp(const AsyncOp& op) {
 bool Cluster::step_async(bool must, bool fair) {
   if (pending.empty()) return false;
   if (!must) {
-    if (mood_ == Mood::kLazy && !random.one_in(4096)) return false;
-    if (mood_ != Mood::kEager && mood_ != Mood::kLazy && !random.one_in(3)) return false;
+    if (policy_ == Policy::kLazy && !random.one_in(4096)) return false;
+    if (policy_ != Policy::kEager && policy_ != Policy::kLazy && !random.one_in(3)) return false;
   }
   const std::size_t n = pending.size();
-  const std::size_t begin = mood_ == Mood::kEager ? 0 : random.below(static_cast<u32>(n));
+  const std::size_t begin = policy_ == Policy::kEager ? 0 : random.below(static_cast<u32>(n));
   for (std::size_t i = 0; i < n; ++i) {
     const std::size_t index = (begin + i) % n;
     AsyncOp& op = *pending[index];
@@ -106,7 +106,7 @@ bool Cluster::group_ready(Warp& warp, Group& group) {
       if (phase > w.value2 && machine.options.model == EmulatorModel::kSilicon) ready = true;
       if (!ready && group.give_up) ready = true;
       // A try_wait may return false at any time.
-      if (!ready && mood_ == Mood::kRandom && random.one_in(512)) ready = group.give_up = true;
+      if (!ready && policy_ == Policy::kRandom && random.one_in(512)) ready = group.give_up = true;
       break;
     }
     case Wait::Kind::kNamedBarrier:
@@ -319,12 +319,12 @@ bool Cluster::run(u64 quantum) {
       polls = 0;
       continue;
     }
-    step_async(mood_ == Mood::kEager, machine.options.model == EmulatorModel::kSilicon);
+    step_async(policy_ == Policy::kEager, machine.options.model == EmulatorModel::kSilicon);
     // A warp with a ready group: from a random one on; the starved ones last.
     Warp* chosen = nullptr;
     std::size_t group = 0;
     const auto n = static_cast<u32>(warps_.size());
-    u32 begin = mood_ == Mood::kStarve && !random.one_in(64) ? favourite_ : random.below(n);
+    u32 begin = policy_ == Policy::kStarve && !random.one_in(64) ? favourite_ : random.below(n);
     if (owed_ < n) begin = owed_;
     owed_ = kNobody;
     for (u32 i = 0; i < n && chosen == nullptr; ++i) {
@@ -352,7 +352,7 @@ bool Cluster::run(u64 quantum) {
       failed = true;
       return true;
     }
-    const u32 budget = mood_ == Mood::kEager ? quantum_ : 1 + random.below(quantum_);
+    const u32 budget = policy_ == Policy::kEager ? quantum_ : 1 + random.below(quantum_);
     run_group(*chosen, group, budget);
   }
   return true;

@@ -259,7 +259,7 @@ Cluster::Cluster(Machine& m, std::array<u32, 3> first, u64 cluster_seed)
       random(cluster_seed),
       grid_before(m.warps_per_cta * m.cluster_shape[0] * m.cluster_shape[1] * m.cluster_shape[2]),
       agents(grid_before + 1) {
-  mood_ = machine.options.mood.value_or(static_cast<Mood>(machine.seed % 4));
+  policy_ = machine.options.policy.value_or(static_cast<Policy>(machine.seed % 4));
   if (machine.checks) {
     global_shadows.resize(machine.buffers.size());
     uses.resize(machine.buffers.size());

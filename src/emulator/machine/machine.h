@@ -358,8 +358,8 @@ class Cluster {
   /// silicon a copy or a product takes far longer than a warp waits for its turn.
   bool overtakes_a_warp(const AsyncOp& op);
 
-  using Mood = EmulatorMood;
-  Mood mood_ = Mood::kRandom;
+  using Policy = SchedulePolicy;
+  Policy policy_ = Policy::kRandom;
   u32 quantum_ = 32;
   static constexpr u32 kNobody = ~0u;
   u32 owed_ = kNobody;  ///< the warp that overtakes_a_warp found

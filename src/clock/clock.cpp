@@ -143,7 +143,7 @@ class LaunchClock {
     if (middles) loads_ = loads_of_sms(used);
     if (!loads_.empty()) launch.timed_sms = choose_by_load(loads_, options_.sms);
 
-    Surroundings around;
+    OtherSms around;
     around.clock_mhz = p_.boost_mhz;
     around.active_sms = static_cast<double>(used * size);
     around.ctas_per_sm = launch.ctas_per_sm;
@@ -179,7 +179,7 @@ class LaunchClock {
   }
 
   Status run(const std::vector<std::uint64_t>& sms, std::uint64_t places, unsigned size,
-             const Surroundings& around, bool trace, LaunchTime* launch) {
+             const OtherSms& around, bool trace, LaunchTime* launch) {
     EngineOptions options;
     options.trace = trace;
     options.most_clusters = launch->ctas_per_sm * (1 + kRounds);

@@ -23,7 +23,7 @@ constexpr double kNever = 1e300;
 
 class Engine {
  public:
-  Engine(Machine& machine, const Parameters& p, const Surroundings& around, Segments& segments,
+  Engine(Machine& machine, const Parameters& p, const OtherSms& around, Segments& segments,
          u64 first, u64 stride, u64& taken_over, const EngineOptions& options)
       : machine_(machine),
         p_(p),
@@ -818,7 +818,7 @@ class Engine {
 
   Machine& machine_;
   const Parameters& p_;
-  const Surroundings& around_;
+  const OtherSms& around_;
   const EngineOptions& options_;
   u64 next_, stride_;
   u64& taken_over_;  ///< of all SMs: the first cluster that nobody has
@@ -857,7 +857,7 @@ WarpTimes& WarpTimes::operator+=(const WarpTimes& other) {
 }
 
 Result<std::vector<SmTimes>> time_sms(Machine& machine, const Parameters& parameters,
-                                      const Surroundings& surroundings,
+                                      const OtherSms& others,
                                       const std::vector<std::uint64_t>& firsts,
                                       std::uint64_t stride, std::uint64_t claimants,
                                       const EngineOptions& options) {
@@ -866,7 +866,7 @@ Result<std::vector<SmTimes>> time_sms(Machine& machine, const Parameters& parame
   std::vector<std::unique_ptr<Engine>> engines;  // none: the SM has ended
   std::vector<SmTimes> times(firsts.size());
   const u64 count = firsts.size();
-  u64 taken_over = stride * surroundings.ctas_per_sm;
+  u64 taken_over = stride * others.ctas_per_sm;
   const auto run = [&](u64 i) -> Status {
     machine.claimants = (i + 1) * claimants / count - i * claimants / count;
     if (Status s = engines[i]->run(); !s) return s;
@@ -877,8 +877,8 @@ Result<std::vector<SmTimes>> time_sms(Machine& machine, const Parameters& parame
     return {};
   };
   for (u64 i = 0; i < count; ++i) {
-    engines.push_back(std::make_unique<Engine>(machine, parameters, surroundings, segments,
-                                               firsts[i], stride, taken_over, options));
+    engines.push_back(std::make_unique<Engine>(machine, parameters, others, segments, firsts[i],
+                                               stride, taken_over, options));
     if (Status s = run(i); !s) return s.error();
   }
   for (;;) {

@@ -20,7 +20,7 @@
 namespace attnjit::clock {
 
 /// What the engine is told of the rest of the chip.
-struct Surroundings {
+struct OtherSms {
   double clock_mhz = 0;      ///< of the SMs: what rates in seconds are divided by
   double active_sms = 1;     ///< that load from L2 and HBM at once
   double hit_fraction = 1;   ///< of loaded bytes that are in L2
@@ -94,7 +94,7 @@ struct EngineOptions {
 /// order of time, and each of them for an equal part of all `claimants`. Errors: kUnsupported where
 /// the kernel waits for what is not run here; kInternal.
 Result<std::vector<SmTimes>> time_sms(emulator::Machine& machine, const Parameters& parameters,
-                                      const Surroundings& surroundings,
+                                      const OtherSms& others,
                                       const std::vector<std::uint64_t>& firsts,
                                       std::uint64_t stride, std::uint64_t claimants,
                                       const EngineOptions& options);

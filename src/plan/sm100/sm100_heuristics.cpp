@@ -36,7 +36,7 @@ constexpr std::int64_t kMostScaledKeys = 96;
 // scales of keys 96 spilt 100 to 128 bytes.
 constexpr std::int64_t kMostUpcastKeys = 96;
 constexpr std::int64_t kMostUpcastBlocks = 4;  // of 64 columns, of K and V
-constexpr std::int64_t kMostTwoODepth = 192;   // of K, whose blocks are upcast beside two O
+constexpr std::int64_t kMostDualDepth = 192;   // of K, whose blocks are upcast beside two O
 // FA4's tile at every depth; four steps of 32 columns, so that P splits three to one.
 constexpr std::int64_t kLoweredKeys = 128;
 constexpr std::int64_t kColumnBatch = 32;  // columns per tcgen05.ld, and bits per mask word
@@ -58,10 +58,11 @@ std::int64_t most_upcast_keys(const AttentionSpec& spec) {
 
 }  // namespace
 
-bool sm100_takes_one_o(const AttentionSpec& spec, const PlanOptions& options, ConfigKind kind) {
+bool sm100_has_single_accumulator(const AttentionSpec& spec, const PlanOptions& options,
+                                  ConfigKind kind) {
   if (kind != ConfigKind::kFa4) return kind == ConfigKind::kDepth512;
   if (spec.ov_depth > 192) return true;
-  if (spec.qk_depth <= kMostTwoODepth) return false;
+  if (spec.qk_depth <= kMostDualDepth) return false;
   return upcasts_kv(spec) || options.pair_cta.value_or(false) ||
          sm100_fa4_config(spec, options).num_kv_stages < 2;
 }
@@ -93,8 +94,8 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
   // NOTE: where each role counts work tiles for itself, as in pairs, each would ask the expression.
   // With one O pairs gain nothing by walking several; with two they do, and walk all KV tiles.
   const bool asks = lists_tiles(resolved) && !plan.mapped;
-  const bool one_o = plan.softmax_warpgroups == 1;
-  const bool persists = plan.can_persist && even && !(asks && pair && one_o);
+  const bool single_accumulator = plan.softmax_warpgroups == 1;
+  const bool persists = plan.can_persist && even && !(asks && pair && single_accumulator);
   plan.persistent = tuned.persistent.value_or(persists ? 1 : 0);
   plan.counted = (asks && plan.can_persist && plan.persistent == 1 && !pair) ||
                  (plan.can_take_over && plan.takes_over());
@@ -204,7 +205,7 @@ Result<Sm100SplitOfP> sm100_choose_split_of_p(const AttentionSpec& spec, std::in
   return split;
 }
 
-std::int64_t sm100_one_o_keys(bool pair_cta) { return pair_cta ? 128 : 64; }
+std::int64_t sm100_single_accumulator_keys(bool pair_cta) { return pair_cta ? 128 : 64; }
 
 bool sm100_pairs_by_default(const ResolvedSpec& resolved) {
   // V's columns of whole blocks, of which each CTA has half.
@@ -217,14 +218,16 @@ bool sm100_pairs_by_default(const ResolvedSpec& resolved) {
          !lists_sequences(*resolved) && !upcasts_kv(*resolved) && !walks_map(resolved);
 }
 
-bool sm100_may_choose_pairs(const ResolvedSpec& resolved, ConfigKind kind, bool one_o) {
+bool sm100_may_choose_pairs(const ResolvedSpec& resolved, ConfigKind kind,
+                            bool single_accumulator) {
   const PlanOptions& options = resolved.options();
-  const bool two_o_in_pairs = resolved->qk_depth > kSm100Pairless && kind != ConfigKind::kMla;
+  const bool dual_in_pairs = resolved->qk_depth > kSm100Pairless && kind != ConfigKind::kMla;
   PlanOptions in_pairs = options;
   in_pairs.pair_cta = true;
   return !options.pair_cta && !options.num_qo && !has_own_rope(*resolved) &&
-         sm100_takes_one_o(*resolved, in_pairs, kind) == one_o && !splits(*resolved) &&
-         (one_o || two_o_in_pairs) && sm100_pairs_by_default(resolved);
+         sm100_has_single_accumulator(*resolved, in_pairs, kind) == single_accumulator &&
+         !splits(*resolved) && (single_accumulator || dual_in_pairs) &&
+         sm100_pairs_by_default(resolved);
 }
 
 PlanOptions sm100_options(const ResolvedSpec& resolved, const Sm100Tuning& tuned) {

@@ -18,7 +18,8 @@ namespace attnjit {
 /// of K above 192 where two softmax warpgroups leave no registers for the rows that are upcast, or
 /// two query tiles no room for two stages of the keys that a V of 128 and less goes with; a pair of
 /// CTAs would have the room.
-bool sm100_takes_one_o(const AttentionSpec& spec, const PlanOptions& options, ConfigKind kind);
+bool sm100_has_single_accumulator(const AttentionSpec& spec, const PlanOptions& options,
+                                  ConfigKind kind);
 
 /// The swizzle that the caller or this plan chooses; unset: the reference's. That is 64 bytes for
 /// e4m3, where 128 take half of the TMA's lines; but they pad a row to 128 columns.
@@ -46,7 +47,7 @@ Result<Sm100SplitOfP> sm100_choose_split_of_p(const AttentionSpec& spec, std::in
 /// The keys per tile with one O. Beside an O of 256 columns and a Q of 128, S has room for two
 /// buffers of 64 keys. A pair of CTAs, of which each has half of a tile's keys, keeps Q in shared
 /// memory.
-std::int64_t sm100_one_o_keys(bool pair_cta);
+std::int64_t sm100_single_accumulator_keys(bool pair_cta);
 
 /// Whether two CTAs multiply together where the caller does not say (docs/sm100.md, "Pairs of
 /// CTAs"): in batches of one length, for whose K and V the shared memory of CTAs that multiply
@@ -56,7 +57,7 @@ bool sm100_pairs_by_default(const ResolvedSpec& resolved);
 
 /// Whether a tuning row may choose pairs or CTAs alone: where the caller does not say, and both
 /// serve batches of one length.
-bool sm100_may_choose_pairs(const ResolvedSpec& resolved, ConfigKind kind, bool one_o);
+bool sm100_may_choose_pairs(const ResolvedSpec& resolved, ConfigKind kind, bool single_accumulator);
 
 /// The caller's options, with what a row chooses among them.
 PlanOptions sm100_options(const ResolvedSpec& resolved, const Sm100Tuning& tuned);

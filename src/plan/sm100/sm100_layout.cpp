@@ -24,7 +24,8 @@ constexpr std::int64_t kKeyScalesBuffers = 2;  // of a softmax warpgroup
 // Who reads an published work tile: the warps of softmax, four of correction, a thread each that
 // multiplies, loads and stores, and the warps that upcast.
 int work_readers(const Sm100LayoutRequest& request) {
-  return (request.one_o ? 4 : 8) + 4 + 3 + (request.upcasts_kv ? kSm100UpcastWarps : 0);
+  return (request.single_accumulator ? 4 : 8) + 4 + 3 +
+         (request.upcasts_kv ? kSm100UpcastWarps : 0);
 }
 
 void add_barriers(Sm100Variant& variant, Sm100Barrier group, const std::string& name,
@@ -47,7 +48,7 @@ void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& request) 
   const std::int64_t stages = std::max(request.barrier_stages, variant.num_kv_stages);
   const int kv_arrivals = request.row_copies ? 32 : request.upcasts_kv ? kSm100UpcastWarps : 1;
   const int warps = request.pair_cta ? 8 : 4;
-  const int accumulators = request.one_o ? 1 : 2;
+  const int accumulators = request.single_accumulator ? 1 : 2;
   for (int wg = 0; wg < 2; ++wg) {
     for (std::int64_t part = 0; part < variant.num_pv_stages; ++part) {
       variant.barriers.push_back({Sm100Barrier::kSCons, fmt::format("S{}_cons[{}]", wg, part),
@@ -100,7 +101,7 @@ void lay_out_tmem(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
   MemoryLayout<Sm100TmemRegion>& tmem = variant.tmem;
   tmem.add(Sm100TmemRegion::kS0, bn);
   tmem.add(Sm100TmemRegion::kS1, bn);
-  if (tile.one_o) {
+  if (tile.single_accumulator) {
     tmem.add(Sm100TmemRegion::kO, ov);
     // A pair's tiles of 128 keys leave no columns.
     if (!tile.pair_cta) tmem.add(Sm100TmemRegion::kQ, variant.qk_mma_depth * tile.qkv_size / 4);
@@ -214,7 +215,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   // the begin of a work tile.
   v.num_rope_buffers = fused && v.rope_depth > 0 ? slots / 2 + 1 : 0;
   v.num_o_buffers = tile.own_o ? kSm100OBuffers : 0;
-  v.num_k_scale_bufs = tile.key_scales ? kKeyScalesBuffers * (tile.one_o ? 1 : 2) : 0;
+  v.num_k_scale_bufs = tile.key_scales ? kKeyScalesBuffers * (tile.single_accumulator ? 1 : 2) : 0;
   // P V begins on a part of the tile while the rest is still exponentiated.
   v.pv_keys = split_of_p(tile.split_p, v.BN, v.MMA_K);
   v.num_pv_stages = static_cast<std::int64_t>(v.pv_keys.size());

@@ -30,7 +30,7 @@ struct Sm100LayoutRequest {
   bool pair_cta = false;
   bool is_mla = false;
   /// One softmax warpgroup: S has two buffers, O is one, and Q is copied behind it, but of a pair.
-  bool one_o = false;
+  bool single_accumulator = false;
   std::int64_t group = 1;
   bool decodes = false;  ///< a sequence's rows of a group of heads fit a query tile
   std::int64_t qk_depth = 0;

@@ -7,11 +7,11 @@
 
 #include "plan/map/map_plan.h"
 #include "plan/reference/config_kind.h"
+#include "plan/sm100/sm100_dual_accumulator.h"
 #include "plan/sm100/sm100_heuristics.h"
 #include "plan/sm100/sm100_knobs.h"
-#include "plan/sm100/sm100_one_o.h"
+#include "plan/sm100/sm100_single_accumulator.h"
 #include "plan/sm100/sm100_support.h"
-#include "plan/sm100/sm100_two_o.h"
 
 namespace attnjit {
 
@@ -19,26 +19,26 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
   const AttentionSpec& spec = *resolved;
   if (std::optional<Error> error = sm100_check_shape(spec)) return *std::move(error);
   const ConfigKind kind = resolve_config_kind(ConfigKind::kAuto, spec, resolved.options());
-  const bool one_o = sm100_takes_one_o(spec, resolved.options(), kind);
-  const Result<Sm100Tuning> tuned = Sm100Tuning::read(values, one_o);
+  const bool single_accumulator = sm100_has_single_accumulator(spec, resolved.options(), kind);
+  const Result<Sm100Tuning> tuned = Sm100Tuning::read(values, single_accumulator);
   Sm100Tuning choices = tuned ? *tuned : Sm100Tuning();
-  const bool can_pair = sm100_may_choose_pairs(resolved, kind, one_o);
+  const bool can_pair = sm100_may_choose_pairs(resolved, kind, single_accumulator);
   // A row's match cannot name the caller's options, nor that a mask has a map: these go first.
   const PlanOptions& options = resolved.options();
   if (options.pair_cta || options.num_qo || walks_map(resolved)) choices.pair_cta.reset();
   std::int64_t pair = 0;
   Status status = choices.take(&Sm100Tuning::pair_cta, 0, can_pair ? 1 : 0, 1, pair);
   if (!can_pair) choices.pair_cta.reset();
-  const bool can_choose_num_qo = !options.num_qo && spec.partition_keys == 0 && !one_o &&
-                                 !options.pair_cta.value_or(pair != 0);
+  const bool can_choose_num_qo = !options.num_qo && spec.partition_keys == 0 &&
+                                 !single_accumulator && !options.pair_cta.value_or(pair != 0);
   std::int64_t num_qo = 2;
   if (options.num_qo) choices.num_qo.reset();
   if (status) {
     status = choices.take(&Sm100Tuning::num_qo, can_choose_num_qo ? 1 : 2, 2, 1, num_qo);
   }
   if (!can_choose_num_qo) choices.num_qo.reset();
-  Result<Sm100Plan> plan =
-      one_o ? plan_one_o(resolved, kind, choices) : plan_two_o(resolved, kind, choices);
+  Result<Sm100Plan> plan = single_accumulator ? plan_single_accumulator(resolved, kind, choices)
+                                              : plan_dual_accumulator(resolved, kind, choices);
   if (!plan) return plan;
   // A spec that no tiles serve is unsupported, whatever a row chooses for it.
   if (!tuned) return tuned.error();

@@ -58,7 +58,7 @@ int threads_of(const std::vector<Sm100Role>& roles) {
   return 32 * (roles.back().first_warp + roles.back().num_warps);
 }
 
-std::vector<Sm100Role> two_o_roles(const Sm100Budgets& budgets) {
+std::vector<Sm100Role> dual_accumulator_roles(const Sm100Budgets& budgets) {
   using Id = Sm100Role::Id;
   const int softmax = static_cast<int>(budgets.softmax);
   const int other = static_cast<int>(budgets.other);
@@ -73,7 +73,7 @@ std::vector<Sm100Role> two_o_roles(const Sm100Budgets& budgets) {
   return roles;
 }
 
-std::vector<Sm100Role> one_o_roles(const Sm100Budgets& budgets) {
+std::vector<Sm100Role> single_accumulator_roles(const Sm100Budgets& budgets) {
   using Id = Sm100Role::Id;
   const int other = static_cast<int>(budgets.other);
   std::vector<Sm100Role> roles{{Id::kSoftmax, 0, 4, static_cast<int>(budgets.softmax)},
@@ -88,7 +88,7 @@ std::vector<Sm100Role> one_o_roles(const Sm100Budgets& budgets) {
 
 }  // namespace
 
-Sm100Budgets two_o_budgets(const AttentionSpec& spec) {
+Sm100Budgets dual_accumulator_budgets(const AttentionSpec& spec) {
   // Without polynomials a softmax thread takes fewer; causal at depth 128 spilt 8 bytes elsewhere.
   const Sm100Budgets usual =
       spec.arch == Arch::kSm103a ? Sm100Budgets{184, 80, 64} : Sm100Budgets{192, 80, 48};
@@ -99,7 +99,7 @@ Sm100Budgets two_o_budgets(const AttentionSpec& spec) {
   return upcasts_kv(spec) ? Sm100Budgets{136, 72, 56, 80} : scaled;
 }
 
-Sm100Budgets one_o_budgets(const Sm100Plan& plan) {
+Sm100Budgets single_accumulator_budgets(const Sm100Plan& plan) {
   // What reads a map takes registers of the softmax: beside scales of keys, a mask of numbers and a
   // caller's code for each score it spilt 20 bytes with 184. Correction uses 117. A pair's softmax
   // has rows of 128 keys.
@@ -113,14 +113,16 @@ Status sm100_assign_roles(const Sm100Budgets& reference, Sm100Budgets budgets,
                           const Sm100Tuning& tuned, Sm100Plan& plan) {
   Status status = take_budgets(tuned, plan.softmax_warpgroups, budgets);
   if (!status) return status;
-  const bool two_o = plan.softmax_warpgroups == 2;
-  plan.roles = two_o ? two_o_roles(budgets) : one_o_roles(budgets);
+  const bool dual_accumulator = plan.softmax_warpgroups == 2;
+  plan.roles =
+      dual_accumulator ? dual_accumulator_roles(budgets) : single_accumulator_roles(budgets);
   plan.threads = threads_of(plan.roles);
   plan.launch_registers = static_cast<int>(launch_registers(plan.threads));
   const char* why = "what the roles use: no role spills";
-  const char* why_spare = two_o ? "they are in the warpgroup of the MMA and load warps, and "
-                                  "setmaxnreg wants one value for a warpgroup"
-                                : why;
+  const char* why_spare = dual_accumulator
+                              ? "they are in the warpgroup of the MMA and load warps, and "
+                                "setmaxnreg wants one value for a warpgroup"
+                              : why;
   deviate(plan.deviations, "registers of the softmax warps", reference.softmax, budgets.softmax,
           why);
   deviate(plan.deviations, "registers of the correction warps", reference.correction,

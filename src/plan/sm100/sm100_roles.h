@@ -20,10 +20,10 @@ struct Sm100Budgets {
 
 /// What the roles were seen to use (docs/sm100.md) in the kernel with two O: a correction warp
 /// keeps 64 values of O on their way, the MMA thread its descriptors.
-Sm100Budgets two_o_budgets(const AttentionSpec& spec);
+Sm100Budgets dual_accumulator_budgets(const AttentionSpec& spec);
 
 /// The same of the kernel with one O. A plan's cluster, map and upcasting decide.
-Sm100Budgets one_o_budgets(const Sm100Plan& plan);
+Sm100Budgets single_accumulator_budgets(const Sm100Plan& plan);
 
 /// Gives a plan its roles and threads, with these registers or those that a row chooses, and
 /// records where they are not the reference's. Errors: kInvalid for a choice that cannot be.

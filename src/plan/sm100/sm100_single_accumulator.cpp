@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans the sm_100 kernel with one O.
-#include "plan/sm100/sm100_one_o.h"
+#include "plan/sm100/sm100_single_accumulator.h"
 
 #include <fmt/format.h>
 
@@ -21,8 +21,8 @@
 
 namespace attnjit {
 
-Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
-                             const Sm100Tuning& tuned) {
+Result<Sm100Plan> plan_single_accumulator(const ResolvedSpec& resolved, ConfigKind kind,
+                                          const Sm100Tuning& tuned) {
   const AttentionSpec& spec = *resolved;
   const PlanOptions options = sm100_options(resolved, tuned);
   if (options.num_qo.value_or(1) != 1) {
@@ -41,7 +41,7 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   sm100_choose_work(resolved, pair, tuned, plan);
   Sm100LayoutRequest tile = sm100_layout_request(spec, plan);
   tile.num_qo = 1;
-  tile.one_o = true;
+  tile.single_accumulator = true;
   tile.pair_cta = pair;
   plan.cluster = tile.pair_cta ? 2 : 1;
   const std::int64_t of_reference = depth512_args(spec, options).swizzle_mode;
@@ -50,7 +50,7 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
   tile.swizzle_bytes = sm100_swizzle(spec, chosen).value_or(of_reference);
   plan.swizzle_bytes = tile.swizzle_bytes;
   deviate(plan.deviations, "swizzle_bytes", of_reference, tile.swizzle_bytes, kSm100WholeLines);
-  tile.BN = sm100_one_o_keys(tile.pair_cta);
+  tile.BN = sm100_single_accumulator_keys(tile.pair_cta);
   const Result<Sm100SplitOfP> split_p = sm100_choose_split_of_p(spec, tile.BN, tuned);
   if (!split_p) return split_p.error();
   tile.split_p = *split_p;
@@ -79,7 +79,8 @@ Result<Sm100Plan> plan_one_o(const ResolvedSpec& resolved, ConfigKind kind,
     record("BM_eff", reference.BM_eff(), body.BM_eff,
            reference.num_qo() == 1 ? why_groups : "one query tile has one O");
   }
-  if (Status status = sm100_assign_roles(reference_budgets, one_o_budgets(plan), tuned, plan);
+  if (Status status =
+          sm100_assign_roles(reference_budgets, single_accumulator_budgets(plan), tuned, plan);
       !status) {
     return status.error();
   }

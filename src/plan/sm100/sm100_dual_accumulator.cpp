@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans the sm_100 kernel with two O.
-#include "plan/sm100/sm100_two_o.h"
+#include "plan/sm100/sm100_dual_accumulator.h"
 
 #include <fmt/format.h>
 
@@ -29,8 +29,8 @@ constexpr std::int64_t kLeastDepth = 64;  // that the reference serves
 
 }  // namespace
 
-Result<Sm100Plan> plan_two_o(const ResolvedSpec& resolved, ConfigKind kind,
-                             const Sm100Tuning& tuned) {
+Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind kind,
+                                        const Sm100Tuning& tuned) {
   const AttentionSpec& spec = *resolved;
   const PlanOptions options = sm100_options(resolved, tuned);
   Sm100Plan plan;
@@ -164,7 +164,8 @@ Result<Sm100Plan> plan_two_o(const ResolvedSpec& resolved, ConfigKind kind,
 
   const bool deep = config.args.is_mla || config.rope_depth() > 0;
   const Sm100Budgets of_reference = deep ? Sm100Budgets{184, 96, 48} : Sm100Budgets{192, 88, 40};
-  if (Status status = sm100_assign_roles(of_reference, two_o_budgets(spec), tuned, plan); !status) {
+  if (Status status = sm100_assign_roles(of_reference, dual_accumulator_budgets(spec), tuned, plan);
+      !status) {
     return status.error();
   }
   plan.cluster = static_cast<int>(config.cta_group());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of the sm_100 kernel with two O: that of Fa4Config and of MlaConfig.
+// Plans of the sm_100 kernel with one O, where two would take all of tensor memory.
 #pragma once
 
 #include "attnjit/plan.h"
@@ -12,7 +12,7 @@ namespace attnjit {
 
 /// Errors: kUnsupported with the reason where no tile serves the spec; kInvalid for a tuned value
 /// that cannot be.
-Result<Sm100Plan> plan_two_o(const ResolvedSpec& resolved, ConfigKind kind,
-                             const Sm100Tuning& tuned);
+Result<Sm100Plan> plan_single_accumulator(const ResolvedSpec& resolved, ConfigKind kind,
+                                          const Sm100Tuning& tuned);
 
 }  // namespace attnjit

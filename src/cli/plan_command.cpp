@@ -10,8 +10,7 @@
 #include "cli/mask_picture.h"
 #include "cli/report.h"
 #include "cli/spec_source.h"
-#include "plan/print/plan_json.h"
-#include "plan/print/plan_text.h"
+#include "plan/print/plan_document.h"
 
 namespace attnjit::cli {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The maps of `attnjit plan` are to scale, and its text holds for every spec.
-#include "plan/print/plan_text.h"
+#include "plan/print/plan_document.h"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "plan/print/plan_json.h"
-#include "plan/print/plan_text.h"
+#include "plan/print/plan_document.h"
 
 namespace attnjit {
 

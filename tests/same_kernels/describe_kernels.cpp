@@ -33,7 +33,7 @@
 #include "attnjit/spec.h"
 #include "base/sha256.h"
 #include "plan/launch/launch_json.h"
-#include "plan/print/plan_json.h"
+#include "plan/print/plan_document.h"
 #include "spec/names.h"
 
 namespace attnjit {

@@ -6,8 +6,7 @@
 #include <string_view>
 
 #include "attnjit/source.h"
-#include "plan/print/plan_json.h"
-#include "plan/print/plan_text.h"
+#include "plan/print/plan_document.h"
 #include "service_fixture.h"
 #include "spec/expression.h"
 

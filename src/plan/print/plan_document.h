@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// PlanDocument: a plan with everything that is shown of it; its JSON and its text are made of this.
+// PlanDocument: a plan with everything that is shown of it, for programs as JSON, for people as
+// text.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
@@ -31,5 +33,11 @@ struct PlanDocument {
 /// range.
 Result<PlanDocument> plan_document(const ResolvedSpec& spec, ConfigKind kind = ConfigKind::kAuto,
                                    const LaunchQuery& query = {}, const Tuning* tuning = nullptr);
+
+/// One JSON object.
+std::string plan_to_json(const PlanDocument& document);
+/// UTF-8 text of several lines, no colours: a table, and the shared-memory and tensor-memory maps
+/// drawn to scale.
+std::string plan_to_text(const PlanDocument& document);
 
 }  // namespace attnjit

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Joins a reference configuration and a kernel plan into one JSON object.
-#include "plan/print/plan_json.h"
+#include "plan/print/plan_document.h"
 
 #include <fmt/format.h>
 

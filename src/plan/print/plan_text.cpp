@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lays out a plan's fields in columns and draws its memory maps.
-#include "plan/print/plan_text.h"
+#include "plan/print/plan_document.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans the sm_100 kernel with two O.
-#include "plan/sm100/sm100_dual_accumulator.h"
+#include "plan/sm100/sm100_accumulators.h"
 
 #include <fmt/format.h>
 

@@ -7,10 +7,9 @@
 
 #include "plan/map/map_plan.h"
 #include "plan/reference/config_kind.h"
-#include "plan/sm100/sm100_dual_accumulator.h"
+#include "plan/sm100/sm100_accumulators.h"
 #include "plan/sm100/sm100_heuristics.h"
 #include "plan/sm100/sm100_knobs.h"
-#include "plan/sm100/sm100_single_accumulator.h"
 #include "plan/sm100/sm100_support.h"
 
 namespace attnjit {

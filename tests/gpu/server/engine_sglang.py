@@ -9,13 +9,13 @@ import statistics
 import tempfile
 import time
 
-from engine import GENERATED, GRAPH_SIZES, LOADS, PROMPTS, lengths_of, rounded
+from engine import GENERATED, GRAPH_SIZES, LOADS, PROMPTS, lengths_of, longest_of, rounded
 
 
 def options(case, backend, tokens):
     """Arguments of sglang.Engine."""
     made = dict(model_path=str(case.folder), skip_tokenizer_init=True, load_format="dummy",
-                dtype="bfloat16", attention_backend=backend.lower(), context_length=8192,
+                dtype="bfloat16", attention_backend=backend.lower(), context_length=longest_of(case),
                 max_running_requests=64, chunked_prefill_size=8192, disable_radix_cache=True,
                 random_seed=0, kv_cache_dtype="fp8_e4m3" if case.cache == "fp8" else "auto",
                 max_total_tokens=tokens, mem_fraction_static=0.9, page_size=64,

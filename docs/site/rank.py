@@ -6,13 +6,17 @@ MkDocs calls it as a hook (pages.py names it), also for what mkdoxy's pages have
 import re
 
 
+# Less than a thousandth of the weight that the search gives to titles.
+LATER = {"boost": 0.001}
+
+
 def on_page_markdown(markdown, page, **_):
     name = page.file.src_uri
     if name.startswith(("cpp/", "c/")):
         entity = "/struct" in name or "/class" in name or name == "c/attnjit_8h.md"
-        page.meta["search"] = {"boost": 0.1} if entity else {"exclude": True}
+        page.meta["search"] = LATER if entity else {"exclude": True}
     elif name == "CHANGELOG.md" or "/proof/" in name:
-        page.meta["search"] = {"boost": 0.2}
+        page.meta["search"] = LATER
     return markdown
 
 

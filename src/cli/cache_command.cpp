@@ -32,8 +32,6 @@
 namespace attnjit::cli {
 namespace {
 
-constexpr std::int64_t kMaxManifestBytes = 16 << 20;
-
 std::string state_name(CacheLayerInfo::State state) {
   switch (state) {
     case CacheLayerInfo::State::kWritable:

@@ -16,6 +16,8 @@ inline Error invalid(std::string field, std::string message) {
   return make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
 }
 
+inline constexpr std::int64_t kMaxManifestBytes = 16 << 20;  ///< read_file's bound for a manifest
+
 /// The whole text of a file, pipe or ("-") standard input. Errors: kInvalid, field the path: it
 /// cannot be read, is a folder, or is longer than max_bytes.
 Result<std::string> read_file(const std::string& path, std::int64_t max_bytes);

@@ -20,8 +20,6 @@
 namespace attnjit::cli {
 namespace {
 
-constexpr std::int64_t kMaxManifestBytes = 16 << 20;
-
 // One row of the answer: a spec of a manifest for one architecture.
 struct Row {
   std::size_t index = 0;  ///< of the spec, over all manifests

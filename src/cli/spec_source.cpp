@@ -24,7 +24,6 @@ namespace {
 
 constexpr std::int64_t kMaxSpecBytes = 1 << 20;
 constexpr std::int64_t kMaxTuningBytes = 16 << 20;
-constexpr std::int64_t kMaxManifestBytes = 16 << 20;
 
 Result<std::vector<std::int64_t>> read_lengths(const char* flag, const std::string& text) {
   std::vector<std::int64_t> lengths;

@@ -66,9 +66,9 @@ TEST(Sm90Plan, E4m3SumsRowsByProduct) {
       EXPECT_EQ(sm90.consumer_registers, depth <= 96 ? 152 : depth <= 128 ? 160 : 224) << depth;
       EXPECT_EQ(sm90.producer_registers, depth > 96 && depth <= 128 ? 32 : 56) << depth;
     }
-    EXPECT_EQ(sm90_begin_of(Sm90Region::kOnes, sm90) > 0, depth <= 128 || depth > 192) << depth;
+    EXPECT_EQ(sm90.smem.begin_of(Sm90Region::kOnes) > 0, depth <= 128 || depth > 192) << depth;
     // Who has 32 registers keeps the list of work tiles elsewhere.
-    EXPECT_EQ(sm90_begin_of(Sm90Region::kLists, sm90) > 0, depth > 96 && depth <= 128) << depth;
+    EXPECT_EQ(sm90.smem.begin_of(Sm90Region::kLists) > 0, depth > 96 && depth <= 128) << depth;
 
     spec.return_lse = true;
     const KernelPlan with_lse = plan_of(spec);
@@ -177,7 +177,7 @@ TEST(Sm90Plan, ListsOfWorkAreParkedBesideWhoWidens) {
               (2 + sm90.num_consumers) * plan.main().launch_registers);
     EXPECT_EQ(constants_of(plan).contains("kListsOffset"), sm90.stashes_list || sm90.cuts);
     EXPECT_TRUE(constants_of(plan).contains("kFewRegisters"));
-    return sm90.stashes_list && sm90_begin_of(Sm90Region::kLists, sm90) > 0;
+    return sm90.stashes_list && sm90.smem.begin_of(Sm90Region::kLists) > 0;
   };
   EXPECT_TRUE(parks([](AttentionSpec&) {}));
   EXPECT_TRUE(parks([](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kCausal); }));

@@ -160,8 +160,8 @@ TEST(Sm90Plan, ParkedWorkTilesHaveRoom) {
       if (range.region != Sm90Region::kStash) continue;
       EXPECT_EQ(range.size, 48 * 4 * sm90.num_consumers);
     }
-    EXPECT_EQ(sm90_begin_of(Sm90Region::kStash, sm90) > 0, sm90.stashes_work);
-    EXPECT_EQ(sm90_begin_of(Sm90Region::kStash, sm90) % 16, 0);
+    EXPECT_EQ(sm90.smem.begin_of(Sm90Region::kStash) > 0, sm90.stashes_work);
+    EXPECT_EQ(sm90.smem.begin_of(Sm90Region::kStash) % 16, 0);
     return sm90.stashes_work;
   };
   const auto windowed = [](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kSlidingWindow); };

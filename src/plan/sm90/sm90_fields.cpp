@@ -155,19 +155,19 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
   if (sm90.head_stream_k()) constants.add_bool("kHeadRuns", true);
   if (sm90.cuts) constants.add_bool("kCuts", true);
   if (sm90.head_stream_k() || sm90.stashes_list || sm90.cuts) {
-    constants.add("kListsOffset", sm90_begin_of(Sm90Region::kLists, sm90));
+    constants.add("kListsOffset", sm90.smem.begin_of(Sm90Region::kLists));
   }
   if (sm90.rematerializes) constants.add_bool("kFewRegisters", true);
   if (sm90.rematerializes_rows) constants.add_bool("kPlacesRowsAnew", true);
   if (sm90.stashes_work) {
-    constants.add("kParkedOffset", sm90_begin_of(Sm90Region::kStash, sm90));
+    constants.add("kParkedOffset", sm90.smem.begin_of(Sm90Region::kStash));
     constants.add("kParkedBytes", kSm90StashBytes);
   }
   if (sm90.sums_by_product) {
-    constants.add("kOnesOffset", sm90_begin_of(Sm90Region::kOnes, sm90));
+    constants.add("kOnesOffset", sm90.smem.begin_of(Sm90Region::kOnes));
   }
   if (sm90.key_scales) {
-    constants.add("kKeyScalesOffset", sm90_begin_of(Sm90Region::kKeyScales, sm90));
+    constants.add("kKeyScalesOffset", sm90.smem.begin_of(Sm90Region::kKeyScales));
   }
   constants.add("kPartitionTiles", sm90.partition_tiles);
   constants.add_bool("kMergeOnePart", merges_one_part(spec));
@@ -198,16 +198,16 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
   constants.add("kProducerRegisters", sm90.producer_registers);
   constants.add("kConsumerRegisters", sm90.consumer_registers);
   constants.add("kBody", body);
-  constants.add("kQOffset", sm90_begin_of(Sm90Region::kQ, sm90));
-  constants.add("kKOffset", sm90_begin_of(Sm90Region::kK, sm90));
-  constants.add("kVOffset", sm90_begin_of(Sm90Region::kV, sm90));
-  constants.add("kRowsOffset", sm90_begin_of(Sm90Region::kRawV, sm90));
-  constants.add("kRowWordsOffset", sm90_begin_of(Sm90Region::kRowWords, sm90));
+  constants.add("kQOffset", sm90.smem.begin_of(Sm90Region::kQ));
+  constants.add("kKOffset", sm90.smem.begin_of(Sm90Region::kK));
+  constants.add("kVOffset", sm90.smem.begin_of(Sm90Region::kV));
+  constants.add("kRowsOffset", sm90.smem.begin_of(Sm90Region::kRawV));
+  constants.add("kRowWordsOffset", sm90.smem.begin_of(Sm90Region::kRowWords));
   constants.add("kWorkBytes", sm90_work_bytes(sm90));
-  constants.add("kWorkOffset", sm90_begin_of(Sm90Region::kWork, sm90));
-  constants.add("kNotesOffset", sm90_begin_of(Sm90Region::kNotes, sm90));
+  constants.add("kWorkOffset", sm90.smem.begin_of(Sm90Region::kWork));
+  constants.add("kNotesOffset", sm90.smem.begin_of(Sm90Region::kNotes));
   constants.add("kNoteBytes", sm90_note_bytes(sm90));
-  constants.add("kBarrierOffset", sm90_begin_of(Sm90Region::kBarriers, sm90));
+  constants.add("kBarrierOffset", sm90.smem.begin_of(Sm90Region::kBarriers));
   int first_barrier = 0;
   for (const Sm90BarrierGroup& group : sm90_barrier_groups(sm90)) {
     constants.add(group.constant, first_barrier);
@@ -215,7 +215,7 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
   }
   constants.add_barriers(sm90.barriers);
   constants.add("kOBlocks", sm90.o_blocks);
-  constants.add("kOOffset", sm90_begin_of(Sm90Region::kO, sm90));
+  constants.add("kOOffset", sm90.smem.begin_of(Sm90Region::kO));
   constants.add("kSmemBytes", sm90.smem_bytes);
   constants.add_users(spec);
   return std::move(constants).take();

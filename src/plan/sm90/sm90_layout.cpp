@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "plan/kernel/forward_support.h"
 #include "plan/launch/row_tiles.h"
@@ -180,32 +181,23 @@ std::vector<Sm90BarrierGroup> sm90_barrier_groups(const Sm90Plan& plan) {
 }
 
 void sm90_lay_out(Sm90Plan& plan) {
-  const auto add = [&](Sm90Region region, int stage, std::int64_t bytes) {
-    plan.smem.add(region, bytes, 1, stage);
-    plan.smem_bytes = plan.smem.end_of_last();
+  using enum Sm90Region;
+  const auto add = [&](Sm90Region region, int count, std::int64_t bytes) {
+    for (int i = 0; i < count; ++i) plan.smem.add(region, bytes, 1, i);
   };
-  for (int i = 0; i < plan.num_q_stages; ++i) add(Sm90Region::kQ, i, plan.q_bytes);
-  for (int i = 0; i < plan.num_stages; ++i) add(Sm90Region::kK, i, plan.k_bytes);
-  for (int i = 0; i < plan.num_v_stages; ++i) add(Sm90Region::kV, i, plan.v_bytes);
-  for (int i = 0; i < plan.num_raw_stages; ++i) {
-    add(Sm90Region::kRawV, i, plan.v_raw_stage_bytes);
-  }
-  if (plan.upcasts_kv) {
-    for (int i = 0; i < plan.num_raw_stages; ++i) {
-      add(Sm90Region::kRawK, i, plan.k_raw_stage_bytes);
-    }
-  }
-  if (plan.o_blocks > 0)
-    add(Sm90Region::kO, 0, std::int64_t{plan.o_blocks} * plan.BM * kBoxRowBytes);
-  if (plan.sums_by_product) add(Sm90Region::kOnes, 0, ones_bytes(plan));
-  if (plan.key_scales) add(Sm90Region::kKeyScales, 0, key_scales_bytes(plan));
-  add(Sm90Region::kWork, 0,
-      std::int64_t{sm90_work_bytes(plan)} * plan.num_q_stages * plan.num_consumers);
-  if (lists_bytes(plan) > 0) add(Sm90Region::kLists, 0, lists_bytes(plan));
-  if (plan.stashes_work) add(Sm90Region::kStash, 0, stash_bytes(plan));
-  if (plan.listed) add(Sm90Region::kNotes, 0, notes_bytes(plan));
-  if (plan.num_raw_stages > 0) add(Sm90Region::kRowWords, 0, row_words_bytes(plan));
-
+  add(kQ, plan.num_q_stages, plan.q_bytes);
+  add(kK, plan.num_stages, plan.k_bytes);
+  add(kV, plan.num_v_stages, plan.v_bytes);
+  add(kRawV, plan.num_raw_stages, plan.v_raw_stage_bytes);
+  add(kRawK, plan.num_raw_stages, plan.k_raw_stage_bytes);
+  add(kO, 1, std::int64_t{plan.o_blocks} * plan.BM * kBoxRowBytes);
+  add(kOnes, 1, ones_bytes(plan));
+  add(kKeyScales, 1, key_scales_bytes(plan));
+  add(kWork, 1, std::int64_t{sm90_work_bytes(plan)} * plan.num_q_stages * plan.num_consumers);
+  add(kLists, 1, lists_bytes(plan));
+  add(kStash, 1, stash_bytes(plan));
+  add(kNotes, 1, notes_bytes(plan));
+  add(kRowWords, 1, row_words_bytes(plan));
   for (const Sm90BarrierGroup& group : sm90_barrier_groups(plan)) {
     for (int i = 0; i < group.count; ++i) {
       const std::string which = group.of_consumers ? fmt::format("{} of {}", i / plan.num_consumers,
@@ -215,46 +207,20 @@ void sm90_lay_out(Sm90Plan& plan) {
           {fmt::format("{} {} {}", group.tile, which, group.state), group.arrivals});
     }
   }
-  add(Sm90Region::kBarriers, 0, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
+  add(kBarriers, 1, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
+  plan.smem_bytes = plan.smem.end_of_last();
 }
 
 std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
-  switch (range.region) {
-    case Sm90Region::kQ:
-      return fmt::format("{} {}", plan.direct_o || plan.o_blocks > 0 ? "Q" : "Q and O",
-                         range.stage);
-    case Sm90Region::kK:
-      return fmt::format("K {}", range.stage);
-    case Sm90Region::kV:
-      return fmt::format("V {}", range.stage);
-    case Sm90Region::kRawV:
-      return fmt::format("raw V {}", range.stage);
-    case Sm90Region::kRawK:
-      return fmt::format("raw K {}", range.stage);
-    case Sm90Region::kO:
-      return "O";
-    case Sm90Region::kLists:
-      return "lists of work";
-    case Sm90Region::kStash:
-      return "stash";
-    case Sm90Region::kWork:
-      return "work tiles";
-    case Sm90Region::kNotes:
-      return "KV tiles";
-    case Sm90Region::kRowWords:
-      return plan.upcasts_kv ? "keys of raw V and K" : "keys of raw V";
-    case Sm90Region::kOnes:
-      return "ones";
-    case Sm90Region::kKeyScales:
-      return "scales of keys";
-    case Sm90Region::kBarriers:
-      return "barriers";
-  }
-  return {};
-}
-
-std::int64_t sm90_begin_of(Sm90Region region, const Sm90Plan& plan) {
-  return plan.smem.begin_of(region);
+  // By Sm90Region. O is staged in Q's memory where it has none, and does not leave from registers.
+  static constexpr std::array<const char*, 14> kNames{
+      "Q {}",           "K {}",    "V {}",       "raw V {}", "raw K {}",      "O",
+      "lists of work",  "stash",   "work tiles", "KV tiles", "keys of raw V", "ones",
+      "scales of keys", "barriers"};
+  const char* name = kNames.at(static_cast<std::size_t>(range.region));
+  if (range.region == Sm90Region::kQ && !plan.direct_o && plan.o_blocks == 0) name = "Q and O {}";
+  if (range.region == Sm90Region::kRowWords && plan.upcasts_kv) name = "keys of raw V and K";
+  return fmt::format(fmt::runtime(name), range.stage);
 }
 
 }  // namespace attnjit

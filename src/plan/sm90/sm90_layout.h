@@ -62,7 +62,5 @@ void sm90_lay_out(Sm90Plan& plan);
 
 /// The name of a range in memory maps.
 std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan);
-/// Where a region's first stage begins; 0 where there is none.
-std::int64_t sm90_begin_of(Sm90Region region, const Sm90Plan& plan);
 
 }  // namespace attnjit

@@ -41,6 +41,20 @@ TEST(Sm90Plan, TuningIsAppliedAndChecked) {
   EXPECT_EQ(large.error().code, ErrorCode::kInvalid);
 }
 
+// A table that was made before knobs had the field's words.
+TEST(Sm90Plan, KnobsAreCalledByTheirOldNamesToo) {
+  Tuning tuning;
+  tuning.rows.push_back({{}, {{"num_row_stages", 1}}});
+  AttentionSpec spec = sm90_spec(128);
+  spec.kv_dtype = Dtype::kE4m3;
+  const Result<KernelPlan> tuned = plan(spec, {}, &tuning);
+  ASSERT_TRUE(tuned.ok()) << tuned.error().to_string();
+  EXPECT_EQ(tuned->sm90->num_raw_stages, 1);
+  EXPECT_NE(plan_of(spec).sm90->num_raw_stages, 1);
+  tuning.rows.front().choose = {{"old", 1}};
+  EXPECT_FALSE(plan(spec, {}, &tuning).ok());
+}
+
 // Each value of each knob is taken or refused with its name, and a plan's own choice can be pinned.
 TEST(Sm90Plan, EveryKnobIsAppliedAndReadBack) {
   for (const int depth : {64, 128, 256}) {

@@ -278,7 +278,8 @@ def verify(spec: Union[str, SpecFields, Mapping[str, object]], *, backend: Backe
         Whether it `passed`, the errors and what the emulator found. A wrong kernel raises nothing.
 
     Raises:
-        InvalidError: the spec or an argument is wrong. UnsupportedError: no kernel serves it.
+        InvalidError: the spec or an argument is wrong; `field` names which.
+        UnsupportedError: no kernel serves the spec.
         MissingError: there is no NVRTC, or with "gpu" no GPU.
     """
     text, made = _given_spec(spec)

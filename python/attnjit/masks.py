@@ -180,7 +180,8 @@ class Mask(Modification):
             A picture with `text`, `svg` and `rows`.
 
         Raises:
-            As dense(), which alone needs numpy.
+            InvalidError: as dense() says.
+            UnsupportedError: as dense() says. numpy is not needed.
         """
         from . import _host
         return _host.draw(self, q_len, kv_len, columns, sequence, head, group)

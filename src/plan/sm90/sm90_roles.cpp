@@ -47,6 +47,7 @@ constexpr Sm90Row<bool> kStash[] = {
     {{kChunked, kE4m3 | kTo64 | kKvLens}, true},
     {{kChunked | kOwnO, kE4m3 | kTo64}, true},
     {{kCuts | kTo192, kE4m3 | kTo128}, true},
+    {{kCuts | kSliding | kLse | kTo64 | kThreeConsumers, kE4m3 | kRowCopies}, true},
     {{kTo64}, false},
     {{kE4m3 | kFixedParts, kTo192 | kSimple}, true},
     {{kSplit, kE4m3 | kTo192 | kSimple}, true},

@@ -148,7 +148,9 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
       choice.longer = sums.whole.ctas_of_longer(heads, ctas - runs);
       const float limit = fmaxf(kCutShare * share, static_cast<float>(kLeastCut));
       if (!may_cut || runs > 0 || static_cast<float>(sums.most) <= limit) return choice;
-      longest = static_cast<int>(limit);
+      // Where a share is less than the least that is worth a cut, what is as long as a share is cut
+      // with the others: CTAs would wait for it.
+      longest = static_cast<int>(fminf(limit, fmaxf(share, kLeastCut / 2)));
     }
   }
 

@@ -83,7 +83,8 @@ struct RowCopies {
       const bool is_page = static_cast<u32>(page) < static_cast<u32>(arguments.num_pages);
       const i64 offset =
           is_page ? page * page_bytes + key_of(tile, i) % Config::kPageSize * row_bytes : -1;
-#pragma unroll 1
+// NOTE: two at a time, for the time of a shuffle; with four the producer would spill.
+#pragma unroll 2
       for (int first = 0; first < min(kRows, 32); first += kTogether) {
         const i64 row_offset = __shfl_sync(0xffffffffu, offset, first + lane / kRowLanes);
         const int row = warp * kRows + 32 * i + first + lane / kRowLanes;

@@ -7,8 +7,8 @@
 
 sm90-speed.svg has rates beside the peers under what the card can do, traffic.svg the kinds of traffic by
 their ratio to the best peer, masks.svg the masks of docs/masks.md with their speed-up, cold-start.svg
-the time to a first result, memory-map.svg the shared memory of a CTA. If there is a traffic.json, its
-rows [what, ratio] are drawn, too. Standard library only; the same numbers give the same bytes.
+the time to a first result, memory-map.svg the shared memory of a CTA. Standard library only; the same
+numbers give the same bytes.
 """
 import argparse
 import json
@@ -97,12 +97,12 @@ class Drawing:
         for i, values in reversed(list(enumerate(series))):
             self.path([(places[name], y + height - value / top * height) for name, value in values.items()], i)
 
-    def bars(self, y, rows, scale, label=330, series=0, step=22):
-        """Horizontal bars (name, value, its text)."""
+    def bars(self, y, rows, scale, label=330, step=22, line=0):
+        """Horizontal bars (name, value, its text); the text stands behind the bar and a line at `line`."""
         for i, (name, value, text) in enumerate(rows):
             self.text(label, y + i * step + 13, name, 12, "end")
-            self.box(label + 12, y + i * step + 3, scale(value), step - 8, f"f{series}")
-            self.text(label + 18 + scale(value), y + i * step + 13, text, 12)
+            self.box(label + 12, y + i * step + 3, scale(value), step - 8, "f0")
+            self.text(max(label + 18 + scale(value), line + 6), y + i * step + 13, text, 12)
         return y + len(rows) * step
 
     def svg(self, height, source):
@@ -159,14 +159,17 @@ def traffic():
     unequal = read("mla-unequal")
     rows.append(("MLA decodes, lengths differ", mean([row[i] for row in unequal["rows"]
                                                       for i, name in enumerate(unequal["columns"]) if name == "of FM"])))
-    if (RESULTS / "traffic.json").exists():
-        rows += [(row[0], row[1]) for row in read("traffic")["rows"]]
+    loads = {"low": "few requests", "high": "many requests", "tail": "long prompts among short"}
+    rows += [(f"vLLM, {model.partition(',')[0]}, {loads[load]}", tokens[1])
+             for model, _, load, tokens, *_ in read("server-vllm")["rows"]]
     rows.sort(key=lambda row: -row[1])
     drawing = Drawing("Kinds of traffic: the best peer's time over attnjit's",
-                      "An H200; geometric means over the cells of each table in docs/; the line is the best peer")
-    end = drawing.bars(70, [(name, value, f"{value:.2f}") for name, value in rows],
-                       lambda value: value * 520 / max(1.5, rows[0][1]))
-    one = 342 + 520 / max(1.5, rows[0][1])
+                      "An H200; geometric means over the cells of each table in docs/, and tokens/s of servers; the line is the "
+                      "best peer")
+    def scale(value):
+        return value * 520 / max(1.5, rows[0][1])
+    one = 342 + scale(1)
+    end = drawing.bars(70, [(name, value, f"{value:.2f}") for name, value in rows], scale, line=one)
     drawing.line(one, 64, one, end + 4, "axis", 1.6)
     return drawing.svg(round(end) + 20, "bench/results")
 

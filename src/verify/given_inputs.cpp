@@ -26,7 +26,7 @@ using Shape = std::vector<std::int64_t>;
 constexpr std::int64_t kAny = -1;     // an extent that is not asked about
 constexpr std::int64_t kBlock = 128;  // of lists of blocks
 
-Error invalid(std::string field, std::string message, std::string hint = {}) {
+Error wrong_input(std::string field, std::string message, std::string hint = {}) {
   return make_error(ErrorCode::kInvalid, std::move(message), std::move(field), std::move(hint));
 }
 
@@ -75,7 +75,7 @@ class Giver {
 
   Status finish() const {
     if (given_.empty()) return {};
-    return invalid(given_.begin()->first, "the spec has no such tensor");
+    return wrong_input(given_.begin()->first, "the spec has no such tensor");
   }
 
  private:
@@ -84,11 +84,11 @@ class Giver {
   Result<Tensor> found(const std::string& name, const Shape& wanted) {
     const auto at = given_.find(name);
     if (at == given_.end()) {
-      return invalid(name, fmt::format("is missing; {} is needed", text_of(wanted)));
+      return wrong_input(name, fmt::format("is missing; {} is needed", text_of(wanted)));
     }
     if (!fits(at->second.shape, wanted)) {
-      return invalid(name, fmt::format("has the shape {}; {} is needed", text_of(at->second.shape),
-                                       text_of(wanted)));
+      return wrong_input(name, fmt::format("has the shape {}; {} is needed",
+                                           text_of(at->second.shape), text_of(wanted)));
     }
     Tensor tensor = std::move(at->second);
     given_.erase(at);
@@ -109,7 +109,7 @@ class Giver {
     Result<Tensor> tensor = found(name, wanted);
     if (!tensor) return std::move(tensor).error();
     if (!is_float_storage(tensor->dtype) && tensor->dtype != Dtype::kF64) {
-      return invalid(name, fmt::format("holds {}; allowed: floats", to_string(tensor->dtype)));
+      return wrong_input(name, fmt::format("holds {}; allowed: floats", to_string(tensor->dtype)));
     }
     problem_.tensors[name] = std::move(*tensor);
     return {};
@@ -127,7 +127,8 @@ class Giver {
     for (std::int64_t i = 0; i < offsets.elements(); ++i) {
       const std::int64_t at = ints(name)[i];
       if (at < last || at > rows) {
-        return invalid(name, fmt::format("entry {} is {}; allowed: {} to {}", i, at, last, rows));
+        return wrong_input(name,
+                           fmt::format("entry {} is {}; allowed: {} to {}", i, at, last, rows));
       }
       if (i > 0) lengths.push_back(static_cast<int>(at - last));
       last = at;
@@ -142,7 +143,7 @@ class Giver {
       if (Status s = take("q_offsets", Dtype::kI32, {kAny}); !s) return s;
       problem_.total_q = problem_.at("q").shape[0];
       const std::int64_t entries = problem_.at("q_offsets").elements();
-      if (entries < 1) return invalid("q_offsets", "has no entry; batch + 1 are needed");
+      if (entries < 1) return wrong_input("q_offsets", "has no entry; batch + 1 are needed");
       problem_.batch = static_cast<int>(entries - 1);
       Result<std::vector<int>> lengths = lengths_of("q_offsets", problem_.total_q);
       if (!lengths) return std::move(lengths).error();
@@ -209,8 +210,8 @@ class Giver {
       const std::int64_t own = spec_.kv_lens_exclude_new ? problem_.q_lens[b] : 0;
       const std::int64_t length = ints("kv_lens")[b] + own;
       if (length < own || length > most) {
-        return invalid("kv_lens", fmt::format("entry {} is {}; allowed: 0 to {}", b, length - own,
-                                              most - own));
+        return wrong_input("kv_lens", fmt::format("entry {} is {}; allowed: 0 to {}", b,
+                                                  length - own, most - own));
       }
       problem_.kv_lens.push_back(static_cast<int>(length));
     }
@@ -222,9 +223,9 @@ class Giver {
       for (int i = 0; i * spec_.page_size < problem_.kv_lens[b]; ++i) {
         const std::int32_t page = ints("page_table")[std::int64_t{b} * problem_.max_pages + i];
         if (page < 0 || page >= problem_.num_pages) {
-          return invalid("page_table",
-                         fmt::format("entry {} of sequence {} is {}; allowed: 0 to {}", i, b, page,
-                                     problem_.num_pages - 1));
+          return wrong_input("page_table",
+                             fmt::format("entry {} of sequence {} is {}; allowed: 0 to {}", i, b,
+                                         page, problem_.num_pages - 1));
         }
       }
     }
@@ -263,8 +264,8 @@ class Giver {
     const bool bits = mask->dtype == Dtype::kBits, numbers = spec::adds_to_scores(*mask);
     if (numbers ? !is_float_storage(tensor->dtype) && tensor->dtype != Dtype::kF64
                 : tensor->dtype != Dtype::kU8) {
-      return invalid("mask", fmt::format("holds {}; the spec says {}", to_string(tensor->dtype),
-                                         to_string(mask->dtype)));
+      return wrong_input("mask", fmt::format("holds {}; the spec says {}", to_string(tensor->dtype),
+                                             to_string(mask->dtype)));
     }
     int longest = 0;
     for (const int length : problem_.kv_lens) longest = std::max(longest, length);
@@ -273,7 +274,7 @@ class Giver {
     if ((shape[0] != 1 && shape[0] != problem_.batch) ||
         (shape[1] != 1 && shape[1] != spec_.num_q_heads) ||
         (shape[2] != 1 && shape[2] < problem_.max_q_len) || shape[3] < needed) {
-      return invalid(
+      return wrong_input(
           "mask",
           fmt::format("has the shape {}; [{} or 1, {} or 1, {} or 1, {}] is needed", text_of(shape),
                       problem_.batch, spec_.num_q_heads, problem_.max_q_len, needed));
@@ -299,8 +300,9 @@ class Giver {
       }
       const spec::ParamShape shape = spec::shape_of(param.type);
       if (!has(name)) {
-        return invalid("param " + param.name, "has no value",
-                       shape.rank == 0 ? "give --param NAME=VALUE" : "give --param NAME=@FILE.npy");
+        return wrong_input(
+            "param " + param.name, "has no value",
+            shape.rank == 0 ? "give --param NAME=VALUE" : "give --param NAME=@FILE.npy");
       }
       const Shape wanted(static_cast<std::size_t>(shape.rank), kAny);
       if (Status s = take(name, shape.element, wanted); !s) return s;
@@ -326,9 +328,9 @@ class Giver {
     const std::int64_t q_blocks = (problem_.max_q_len + kBlock - 1) / kBlock;
     if ((rows[0] != 1 && rows[0] != problem_.batch) || rows[1] < 1 ||
         spec_.num_q_heads % rows[1] != 0 || rows[2] < q_blocks) {
-      return invalid("kv_num_blocks",
-                     fmt::format("has the shape {}; [{} or 1, a divisor of {}, {}] is needed",
-                                 text_of(rows), problem_.batch, spec_.num_q_heads, q_blocks));
+      return wrong_input("kv_num_blocks",
+                         fmt::format("has the shape {}; [{} or 1, a divisor of {}, {}] is needed",
+                                     text_of(rows), problem_.batch, spec_.num_q_heads, q_blocks));
     }
     map.batch = static_cast<std::int32_t>(rows[0]);
     map.heads = static_cast<std::int32_t>(rows[1]);
@@ -350,7 +352,7 @@ Result<NamedTensors> read_inputs(const std::string& folder) {
   std::error_code failure;
   std::filesystem::directory_iterator files(folder, failure);
   if (failure) {
-    return invalid(folder, fmt::format("this folder cannot be read: {}", failure.message()));
+    return wrong_input(folder, fmt::format("this folder cannot be read: {}", failure.message()));
   }
   for (const std::filesystem::directory_entry& file : files) {
     const std::string name = file.path().stem().string();

@@ -29,7 +29,9 @@ Scaled scaled(const Expression& expression, std::int32_t index) {
       const ExprNode* const node = node_at(at.args[arg]);
       return node->constant ? node : nullptr;
     };
-    if (at.constant || at.type != ExprType::kF32) return found;
+    // NOTE: factors that are far from 1 may overflow f32 between one another.
+    const double size = std::abs(found.factor);
+    if (at.constant || at.type != ExprType::kF32 || !(size > 1e-18 && size < 1e18)) return found;
     if (at.op == ExprOp::kNegate) {
       found = {node_at(at.args[0]), -found.factor};
     } else if (at.op == ExprOp::kMultiply && number(0) != nullptr) {
@@ -49,6 +51,8 @@ Scaled scaled(const Expression& expression, std::int32_t index) {
 std::optional<ScoreModSpec> builtin_score_mod(const Expression& expression) {
   // What f32 rounds of a cap's reciprocal.
   constexpr double kRounded = 1e-6;
+  // NOTE: the built-in one is right to 3e-7 of its cap, and tanh() to that of the score.
+  constexpr double kMostCap = 1000;
   const auto root = static_cast<std::int32_t>(expression.nodes.size()) - 1;
   const Scaled outer = scaled(expression, root);
   if (outer.node->op == ExprOp::kScore && outer.factor == 1) return ScoreModSpec{};
@@ -64,7 +68,7 @@ std::optional<ScoreModSpec> builtin_score_mod(const Expression& expression) {
   softcap.cap = std::abs(outer.factor);
   softcap.constant = true;  // as it was in the expression
   const KindScalar<ScoreModSpec>& cap = row_of(softcap).scalars.front();
-  if (!is_allowed(cap, softcap.cap)) return std::nullopt;
+  if (!is_allowed(cap, softcap.cap) || softcap.cap > kMostCap) return std::nullopt;
   return softcap;
 }
 

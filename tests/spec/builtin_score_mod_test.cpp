@@ -12,7 +12,7 @@
 namespace attnjit::spec {
 namespace {
 
-using Kind = ScoreModSpec::Kind;
+using ScoreKind = ScoreModSpec::Kind;
 
 std::optional<ScoreModSpec> found(const std::string& code) {
   const std::vector<ParamSpec> params{{.name = "cap", .type = ParamSpec::Type::kF32}};
@@ -29,7 +29,7 @@ TEST(BuiltinScoreMod, SoftcapInAnySpelling) {
         "10 * (3 * tanh(score / 10 / 3))", "float(30) * tanh(score / float(30))"}) {
     const auto softcap = found(code);
     ASSERT_TRUE(softcap) << code;
-    EXPECT_EQ(softcap->kind, Kind::kSoftcap) << code;
+    EXPECT_EQ(softcap->kind, ScoreKind::kSoftcap) << code;
     EXPECT_NEAR(softcap->cap, 30, 1e-4) << code;
     EXPECT_TRUE(softcap->constant) << code;
   }
@@ -39,7 +39,7 @@ TEST(BuiltinScoreMod, ScoresAsTheyAre) {
   for (const char* code : {"score", "(score)", "-(-score)", "2 * score / 2", "score * 1"}) {
     const auto none = found(code);
     ASSERT_TRUE(none) << code;
-    EXPECT_EQ(none->kind, Kind::kIdentity) << code;
+    EXPECT_EQ(none->kind, ScoreKind::kIdentity) << code;
   }
 }
 
@@ -49,7 +49,8 @@ TEST(BuiltinScoreMod, WhatIsNone) {
         "30 * tanh(30 / score)", "30 * tanh(score / 30) + 1", "30 * tanh((score + 1) / 30)",
         "p.cap * tanh(score / p.cap)", "30 * sin(score / 30)", "score * 2", "-score", "30.0f",
         "score + q_idx", "1e-45f * tanh(score / 1e-45f)", "score * q_idx",
-        "30 * tanh(q_idx / 30.0)"}) {
+        "30 * tanh(q_idx / 30.0)", "1001 * tanh(score / 1001)", "score * 1e38 / 1e38",
+        "30 * tanh(score * 1e38 / 1e38 / 30)"}) {
     EXPECT_FALSE(found(code)) << code;
   }
 }
@@ -61,7 +62,7 @@ TEST(BuiltinScoreMod, ASpecHasTheBuiltinOne) {
   spec.mask.kind = MaskSpec::Kind::kCustom;
   spec.mask.custom.name = "even";
   spec.mask.custom.code = "kv_idx % 2 == 0";
-  spec.score_mod.kind = Kind::kCustom;
+  spec.score_mod.kind = ScoreKind::kCustom;
   spec.score_mod.custom.name = "capped";
   spec.score_mod.custom.code = "tanh(score / 20) * 20";
   const auto resolved = [&] {
@@ -69,17 +70,17 @@ TEST(BuiltinScoreMod, ASpecHasTheBuiltinOne) {
     EXPECT_TRUE(made) << (made ? "" : made.error().to_string());
     return made ? *made : ResolvedSpec();
   };
-  EXPECT_EQ(resolved()->score_mod.kind, Kind::kSoftcap);
+  EXPECT_EQ(resolved()->score_mod.kind, ScoreKind::kSoftcap);
   EXPECT_EQ(resolved()->score_mod.cap, 20);
   EXPECT_EQ(resolved().state().snippets.size(), 1U);  // the mask's
-  EXPECT_EQ(resolved().given().score_mod.kind, Kind::kCustom);
+  EXPECT_EQ(resolved().given().score_mod.kind, ScoreKind::kCustom);
   // Of what is interpreted a kernel does not depend on the code.
   spec.interpreted = true;
-  EXPECT_EQ(resolved()->score_mod.kind, Kind::kCustom);
+  EXPECT_EQ(resolved()->score_mod.kind, ScoreKind::kCustom);
   EXPECT_EQ(resolved().state().snippets.size(), 2U);
   spec.interpreted = false;
   spec.score_mod.custom.code = "tanh(score / 20) * 21";
-  EXPECT_EQ(resolved()->score_mod.kind, Kind::kCustom);
+  EXPECT_EQ(resolved()->score_mod.kind, ScoreKind::kCustom);
   EXPECT_EQ(resolved().state().snippets.size(), 2U);
 }
 

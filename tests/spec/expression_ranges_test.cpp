@@ -79,7 +79,6 @@ struct Recipe {
 };
 
 std::vector<Recipe> recipes() {
-  using Type = ParamSpec::Type;
   static const std::vector<std::int32_t> prefix{400, 0};
   const auto number = [](std::int32_t value) {
     ParamView view;
@@ -99,18 +98,21 @@ std::vector<Recipe> recipes() {
   blocks.rows = blocks.columns = 12;
   return {
       {"causal", "kv_idx <= q_idx", {}, {}},
-      {"window", "kv_idx <= q_idx && q_idx - kv_idx < p.w", {{"w", Type::kI32}}, {number(300)}},
+      {"window",
+       "kv_idx <= q_idx && q_idx - kv_idx < p.w",
+       {{"w", ParamSpec::Type::kI32}},
+       {number(300)}},
       {"two-sided window", "abs(q_idx - kv_idx) <= 200", {}, {}},
       {"documents of one length", "q_idx / 512 == kv_idx / 512 && kv_idx <= q_idx", {}, {}},
       {"documents by a shift", "q_idx >> 9 == kv_idx >> 9", {}, {}},
       {"prefix LM",
        "kv_idx <= q_idx || kv_idx < p.prefix[b]",
-       {{"prefix", Type::kI32Array}},
+       {{"prefix", ParamSpec::Type::kI32Array}},
        {prefixes}},
       {"sinks and a window", "kv_idx <= q_idx && (kv_idx < 4 || q_idx - kv_idx < 256)", {}, {}},
       {"R-SWA",
        "kv_idx <= q_idx && (kv_idx < p.prefix[b] || q_idx - kv_idx < 200)",
-       {{"prefix", Type::kI32Array}},
+       {{"prefix", ParamSpec::Type::kI32Array}},
        {prefixes}},
       {"dilated window",
        "q_idx >= kv_idx && q_idx - kv_idx < 512 && (q_idx - kv_idx) % 4 == 0",
@@ -128,7 +130,7 @@ std::vector<Recipe> recipes() {
        {}},
       {"sparse blocks",
        "p.blocks[q_idx / 128][kv_idx / 384] != 0",
-       {{"blocks", Type::kI32Matrix}},
+       {{"blocks", ParamSpec::Type::kI32Matrix}},
        {blocks}},
       {"by a float", "float(q_idx - kv_idx) * 0.5f < 100.0f", {}, {}},
   };

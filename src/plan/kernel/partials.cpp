@@ -22,19 +22,21 @@ bool written_whole(const AttentionSpec& spec, std::int32_t partitions) {
 
 bool merges(const AttentionSpec& spec) { return !spec.merge && (spec.accumulate || splits(spec)); }
 
-bool splits(const AttentionSpec& spec) {
-  const FamilyTraits family = family_traits(spec);
-  if (!family.splits || spec.accumulate) return false;
-  if (spec.num_partitions > 1 || spec.partition_keys > 0) return true;
-  if (spec.num_partitions == 1) return false;
+bool cuts_ragged(const AttentionSpec& spec) {
   // NOTE: who finds and claims work would spill where K and V of more columns are upcast; and
-  // beside custom code and scales of keys, but where KV tiles are short and come by TMA.
+  // beside custom masks and scales of keys, but where KV tiles are short and come by TMA.
   const bool short_tiles = spec.qk_depth > 192 || (spec.qk_depth > 96 && spec.ov_depth <= 128);
   const bool fits = short_tiles && !copies_rows(spec) && !upcasts_kv(spec);
   const bool lacks = contains(spec, MaskSpec::Kind::kCustom) || keys_have_scales(spec);
-  const bool cuts =
-      family.cuts_ragged && (fits || (!lacks && !(upcasts_kv(spec) && spec.qk_depth > 192)));
-  return cuts || !spec.ragged || spec.max_q_len > 0 || spec.mla == Mla::kDecode;
+  return spec.ragged && family_traits(spec).cuts_ragged &&
+         (fits || (!lacks && !(upcasts_kv(spec) && spec.qk_depth > 192)));
+}
+
+bool splits(const AttentionSpec& spec) {
+  if (!family_traits(spec).splits || spec.accumulate) return false;
+  if (spec.num_partitions > 1 || spec.partition_keys > 0) return true;
+  if (spec.num_partitions == 1) return false;
+  return cuts_ragged(spec) || !spec.ragged || spec.max_q_len > 0 || spec.mla == Mla::kDecode;
 }
 
 bool merges_one_part(const AttentionSpec& spec) { return spec.partition_keys > 0 && spec.sink; }

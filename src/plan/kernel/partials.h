@@ -14,6 +14,9 @@ namespace attnjit {
 /// Whether an attention kernel's launch is followed by a merge, or may be.
 bool merges(const AttentionSpec& spec);
 
+/// Whether the device may cut the long tiles of a spec's ragged batches.
+bool cuts_ragged(const AttentionSpec& spec);
+
 /// Whether launches may split the keys of a spec into partitions.
 bool splits(const AttentionSpec& spec);
 

@@ -25,8 +25,10 @@ RowReach reach_of(const MaskSpec& mask, const std::vector<double>& given, std::s
   const auto number = [&](std::int64_t of_spec) -> std::int64_t {
     const double of_launch = mask.constant || next >= given.size() ? 0 : given[next];
     ++next;
-    const std::int64_t value = of_launch != 0 ? static_cast<std::int64_t>(of_launch) : of_spec;
-    return value > 0 ? value : RowReach::kAny;
+    // NOTE: the launch's number may be any yet, not a number among them.
+    const double value = of_launch != 0 ? of_launch : static_cast<double>(of_spec);
+    const bool bounds = value > 0 && value < static_cast<double>(RowReach::kAny);
+    return bounds ? static_cast<std::int64_t>(value) : RowReach::kAny;
   };
   RowReach reach;
   switch (mask.kind) {

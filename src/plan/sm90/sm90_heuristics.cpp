@@ -222,8 +222,8 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved, Sm90Traits facts) {
   plan.kv_row_bytes = sm90_kv_row_bytes(spec);
   plan.kv_lens = kv_lens;
   plan.split = split;
-  // NOTE: of windows and chunks the launch does not know how little there is to share out. The
-  // device does, but not of listed tiles. Decodes have a tile of each head.
+  // NOTE: the model of equal units does not know what windows and chunks leave of them. The device
+  // does, but not of listed tiles. Decodes have a tile of each head.
   const bool deals = kv_lens ? has(kDecode) : !has(kDecode) && !has(kSliding) && !has(kChunked);
   plan.stream_k = chooses && !listed && deals;
   plan.overlaps = split || mapped || has(kDecode);
@@ -233,7 +233,7 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved, Sm90Traits facts) {
   // each is known on the device alone, but pairs even out what is like causal. NOTE: warps that
   // copy rows each find the CTA's work for themselves, and could not claim it, but where one finds
   // what is cut and tells the others.
-  plan.cuts = chooses && spec.ragged && !mapped && !has(kDecode);
+  plan.cuts = chooses && cuts_ragged(spec) && !mapped && !has(kDecode);
   plan.dynamic_schedule = kv_lens ? spec.ragged && (plan.cuts || !copies_rows(spec))
                                   : listed && !split && (mapped || !has(kRising));
   // Decodes load each key once, and nobody comes back for what L2 fetches beside it: 7 % of 4 TB/s.

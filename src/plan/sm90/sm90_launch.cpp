@@ -156,7 +156,7 @@ PartitionChoice sequence_partitions(const KernelPlan& plan, const LaunchShapes& 
 // 1: none is long enough, or there are so many tiles that none is long beside them.
 PartitionChoice cut_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                                const DeviceShape& device, const SplitWork& work) {
-  constexpr std::int64_t kLeastSteps = 22;  // kLeastCut ticks
+  constexpr std::int64_t kLeastSteps = 22;  // kLeastCut ticks, and some
   const int ctas = ctas_of(*plan.sm90, device);
   if (work.kv_tiles < kLeastSteps || work.tiles > kMaxTiles / shapes.batch / ctas) return {};
   return {.partitions = ctas};

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import operator
 import os
 import struct
 import subprocess
@@ -143,8 +144,12 @@ class Inputs:
         self._folder = tempfile.TemporaryDirectory(prefix="attnjit-")
         self.path = self._folder.name
         self.flags: List[str] = []
-        for one in modifications:
-            self._add_params(one)
+        try:
+            for one in modifications:
+                self._add_params(one)
+        except BaseException:
+            self._folder.cleanup()
+            raise
 
     def __enter__(self) -> "Inputs":
         return self
@@ -216,10 +221,18 @@ def _flags(**values: Any) -> List[str]:
             for word in ("--" + name.replace("_", "-"), str(value))]
 
 
+# What numbers of a launch cannot be called.
+_FLAGS = ("backend", "q_len", "kv_len", "batch", "input", "seed", "seeds", "scale", "model", "sm_count",
+          "dump", "spec", "inputs", "param")
+
+
 def _lengths(lengths: Optional[Lengths]) -> Optional[str]:
-    if lengths is None or isinstance(lengths, int):
-        return None if lengths is None else str(lengths)
-    return ",".join(map(str, lengths))
+    if lengths is None:
+        return None
+    try:
+        return str(operator.index(lengths))  # type: ignore[arg-type]
+    except TypeError:
+        return ",".join(map(str, lengths))  # type: ignore[arg-type]
 
 
 def plan(spec: Union[str, SpecFields, Mapping[str, object]], *, config: Config = "auto",
@@ -283,6 +296,9 @@ def verify(spec: Union[str, SpecFields, Mapping[str, object]], *, backend: Backe
         MissingError: there is no NVRTC, or with "gpu" no GPU.
     """
     text, made = _given_spec(spec)
+    for name in numbers or {}:
+        if name in _FLAGS:
+            raise refused(f"numbers has {name}, which is an argument of verify()", "numbers")
     with Inputs(*made) as inputs:
         words = ["verify", "--spec", "-",
                  *_flags(backend=backend, q_len=_lengths(q_len), kv_len=_lengths(kv_len),

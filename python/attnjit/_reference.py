@@ -64,6 +64,8 @@ def reference(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
     """
     if layout not in ("bshd", "bhsd"):
         raise refused(f'layout is {layout!r}; allowed: "bshd", "bhsd"', "layout")
+    if page_table is not None and layout != "bshd":
+        raise refused("layout is 'bhsd' beside page_table; a cache has one layout", "layout")
     if block_mask is not None:
         mask = with_blocks(block_mask, _packed(mask), _packed(bias))
     elif bias is not None:

@@ -64,7 +64,7 @@ class Verification(TypedDict):
     backend: str
     device: str
     passed: bool
-    reason: str
+    reason: Optional[str]
     max_abs_err: Optional[float]
     rel_err: Optional[float]
     max_row_err: Optional[float]

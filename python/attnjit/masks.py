@@ -20,7 +20,7 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional,
 
 from . import language
 from ._abi import PARAM_TYPES, integer
-from ._errors import InvalidError, UnsupportedError, refused, wrong_type
+from ._errors import AttnjitError, InvalidError, UnsupportedError, refused, wrong_type
 from ._tensors import dtype_name, packed, view
 from .language import Array, Symbol
 
@@ -187,10 +187,10 @@ class Mask(Modification):
         return _host.draw(self, q_len, kv_len, columns, sequence, head, group)
 
     def _repr_svg_(self) -> Optional[str]:
-        """What a notebook shows of it; trusted code has no picture."""
+        """What a notebook shows of it; None: it has no picture, and draw() says why."""
         try:
             return self.draw().svg
-        except UnsupportedError:
+        except AttnjitError:
             return None
 
 

@@ -128,11 +128,13 @@ Result<Names> names_of(const std::vector<std::string>& manifests,
 
 /// A device type by the kind's name in a spec.
 template <class Node>
-std::string kind_text(std::string type) {
+std::string kind_text(const std::string& type) {
+  const std::string_view name = std::string_view(type).substr(0, type.find('<'));
   for (const spec::KindRow<Node>& row : spec::kinds<Node>()) {
-    if (row.type == type) return std::string(row.name);
+    if (row.type == name || (!name.empty() && row.type_without == name))
+      return std::string(row.name);
   }
-  return type;
+  return std::string(name);
 }
 
 std::string depth_text(const KernelFacts& facts) {

@@ -146,7 +146,10 @@ std::string zsh(const CLI::App& app, const Choices& choices) {
   });
   return fmt::format(
       "#compdef attnjit\n# Completion of attnjit for zsh: attnjit completion zsh > "
-      "\"${{fpath[1]}}/_attnjit\"\n{}compdef _attnjit attnjit\n",
+      "\"${{fpath[1]}}/_attnjit\"\n{}"
+      // NOTE: a file that is autoloaded is the function's body when it is first called.
+      "if [[ $funcstack[1] == _attnjit ]]; then _attnjit \"$@\"; else compdef _attnjit attnjit; "
+      "fi\n",
       functions);
 }
 

@@ -41,6 +41,7 @@ Result<Report> run_reference(const ReferenceArguments& arguments) {
   if (!spec) return std::move(spec).error();
   Result<verify::ProblemRequest> request = read_problem(arguments.problem, *spec);
   if (!request) return std::move(request).error();
+  request->all_scalars = true;  // the tensors are the user's: so are the numbers
   Result<verify::NamedTensors> tensors = verify::read_inputs(arguments.inputs);
   if (!tensors) return std::move(tensors).error();
   const Result<verify::Problem> problem =

@@ -78,12 +78,17 @@ std::vector<int> per_sequence(const std::vector<std::int64_t>& lengths, int batc
 
 Status fill_launch_scalars(AttentionSpec& spec, const ProblemRequest& request) {
   std::set<std::string_view> taken;
+  std::string missing;
   spec::visit_scalars(spec, [&](const auto& scalar, auto& node) {
     if (scalar.get(node) != 0) return;
     const auto given = request.scalars.find(scalar.name);
+    if (given == request.scalars.end() && request.all_scalars) missing = scalar.name;
     scalar.set(node, given != request.scalars.end() ? given->second : scalar.sample);
     taken.insert(scalar.name);
   });
+  if (!missing.empty()) {
+    return invalid(missing, "is missing: the spec leaves it to the launch; say it in the spec");
+  }
   for (const auto& [name, value] : request.scalars) {
     if (taken.contains(name)) continue;
     return invalid(name, fmt::format("is {}, but a launch of this spec takes none", value));

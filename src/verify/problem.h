@@ -69,8 +69,9 @@ struct ProblemRequest {
   std::int64_t pairs = 2;      ///< merge: how many
   GivenMapKind given_map = GivenMapKind::kNone;
   /// By name ("window"): the numbers of masks and score modification that the spec leaves to the
-  /// launch; unset: ScalarTraits::sample.
+  /// launch; unset: ScalarTraits::sample, or with `all_scalars` an error.
   std::map<std::string, double, std::less<>> scalars;
+  bool all_scalars = false;
   std::vector<ParamArgument> params;  ///< the others are made from the seed
   std::int64_t max_bytes = 0;         ///< of all tensors; 0: half of MachineLimits'
   int threads = 0;                    ///< 0: one a core

@@ -52,6 +52,11 @@ TEST(KeyFacts, AreThoseOfTheSpecInEachFamily) {
   EXPECT_EQ(absorbed.qk_depth, 576);
   EXPECT_EQ(absorbed.ov_depth, 512);
   EXPECT_EQ(absorbed.topk, 128);
+  EXPECT_EQ(absorbed.kv_dtype, "");
+  const KernelFacts eight_bits = facts_of(material_of(
+      R"({"arch": "sm_90a", "num_q_heads": 16, "group": 16, "qk_depth": 576, "mla": "decode",
+          "page_size": 64, "kv_dtype": "e4m3"})"));
+  EXPECT_EQ(eight_bits.kv_dtype, "e4m3");
 }
 
 TEST(KeyFacts, MaterialThatIsCutOrForeignSaysNothing) {

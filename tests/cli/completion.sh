@@ -42,6 +42,8 @@ for shell in zsh fish; do
   "$attnjit" completion $shell > "$work/$shell"
   if command -v $shell >/dev/null; then $shell -n "$work/$shell"; fi
 done
+# An autoloaded file completes at its first call, too.
+tail -1 "$work/zsh" | grep -qF 'then _attnjit "$@"' || fail "zsh's first completion does nothing"
 grep -qF -- ":value:(auto gpu emulator)" "$work/zsh" || fail "zsh does not complete --backend auto"
 grep -qF -- "-xa 'auto gpu emulator'" "$work/fish" || fail "fish does not complete --backend auto"
 "$attnjit" man > "$work/man"

@@ -2,7 +2,7 @@
 # debian.sh BUILD EXAMPLES: makes Debian's packages of a build with CPack, unpacks them into a private root, runs the
 # command there, and builds an example against them.
 set -euo pipefail
-build=$1 examples=$2
+build=$(realpath "$1") examples=$(realpath "$2")
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 (cd "$work" && cpack --config "$build/CPackConfig.cmake" -G DEB >"$work/log") || { cat "$work/log"; exit 1; }
 version=$(sed -n 's/^Version: //p' "$build/attnjit.pc")

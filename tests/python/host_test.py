@@ -216,6 +216,9 @@ raises(attnjit.InvalidError, "q", attnjit.reference, q[0], k, v)
 raises(attnjit.InvalidError, "k", attnjit.reference, q[:, :, :3], k, v)
 raises(attnjit.InvalidError, "mask", attnjit.reference, q, k, v, mask=bools[..., :6])
 raises(attnjit.InvalidError, "layout", attnjit.reference, q, k, v, layout="sbhd")
+raises(attnjit.InvalidError, "layout", attnjit.reference, q, cache_k, cache_v, page_table=table,
+       kv_lens=lens, layout="bhsd")
+raises(attnjit.InvalidError, "window", attnjit.reference, q, k, v, mask="sliding_window")
 raises(attnjit.InvalidError, "scale", attnjit.reference, q, k, v, scale=-1)
 raises(attnjit.InvalidError, "sink", attnjit.reference, q, k, v, sink=numpy.float32([1]))
 raises(attnjit.InvalidTypeError, "q", attnjit.reference, q.astype(int), k, v)
@@ -276,6 +279,7 @@ raises(attnjit.InvalidError, "depth", attnjit.plan, {**spec, "depth": 3})
 raises(attnjit.InvalidTypeError, "spec", attnjit.plan, 3)
 raises(attnjit.InvalidError, "backend", attnjit.verify, spec, backend="cpu")
 raises(attnjit.InvalidError, "window", attnjit.verify, spec, numbers={"window": 3})
+raises(attnjit.InvalidError, "numbers", attnjit.verify, spec, numbers={"seed": 3})
 
 # Every field of a spec has its type, and no other has.
 flags = subprocess.run([_host.command_path(), "plan", "--help"], capture_output=True, text=True,

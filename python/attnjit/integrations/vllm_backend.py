@@ -334,8 +334,9 @@ class _Sinks:
     def __init__(self, impls: List[Any]) -> None:
         others = [impl for impl in impls
                   if impl.sinks is not None and impl.sinks.dtype is not torch.float32]
-        for impl in others:
-            impl.sinks_f32 = impl.sinks.float()
+        for impl in others:  # NOTE: builders of microbatches share them
+            if impl.sinks_f32 is impl.sinks:
+                impl.sinks_f32 = impl.sinks.float()
         self._given = [impl.sinks for impl in others]
         self._made = [impl.sinks_f32 for impl in others]
 

@@ -73,7 +73,7 @@ TEST(ResolvedSpec, HoldsItsSnippetsInPreorderTheScoreModificationLast) {
   tree.of = {custom("a", "q_idx > 0"), inner, MaskSpec{}};
   AttentionSpec spec = spec_with(tree);
   spec.score_mod.kind = ScoreModSpec::Kind::kCustom;
-  spec.score_mod.custom = {"s", "score", false, {}};
+  spec.score_mod.custom = {"s", "score + q_idx", false, {}};
   const auto resolved = ResolvedSpec::make(spec);
   ASSERT_TRUE(resolved.ok()) << resolved.error().to_string();
   const spec::Snippets& snippets = resolved->state().snippets;

@@ -74,6 +74,7 @@ class Parser {
     ParsedArguments result;
     const std::vector<std::string> words = with_whole_flags(argc, argv);
     std::vector<const char*> whole;
+    whole.reserve(words.size());
     for (const std::string& word : words) whole.push_back(word.c_str());
     try {
       app_.parse(argc, whole.data());
@@ -247,6 +248,7 @@ class Parser {
 
   void add_input(CLI::App* app, ProblemArguments& problem) {
     std::vector<std::string> kinds;
+    kinds.reserve(std::size(verify::kInputKinds));
     for (const verify::InputKind kind : verify::kInputKinds) kinds.emplace_back(to_string(kind));
     with_choices(app->add_option("--input", problem.input,
                                  "normal, large (scores of deviation 8), rising or falling (a "

@@ -27,6 +27,7 @@
 #include "cli/oci_layout.h"
 #include "cli/report.h"
 #include "cli/session.h"
+#include "cli/spec_source.h"
 #include "spec/kinds.h"
 
 namespace attnjit::cli {
@@ -102,14 +103,8 @@ Result<Names> names_of(const std::vector<std::string>& manifests,
   const Result<std::unique_ptr<Service>> service = Service::create(std::move(options));
   if (!service) return service.error();
   for (const std::string& path : manifests) {
-    Result<std::string> text = read_file(path, kMaxManifestBytes);
-    if (!text) return std::move(text).error();
-    Result<Manifest> manifest = manifest_from_json(*text);
-    if (!manifest) {
-      Error error = std::move(manifest).error();
-      error.field = error.field.empty() ? path : path + ": " + error.field;
-      return error;
-    }
+    const Result<Manifest> manifest = read_manifest(path);
+    if (!manifest) return manifest.error();
     for (std::size_t i = 0; i < manifest->specs.size(); ++i) {
       if (!manifest->specs[i]) continue;
       for (const Arch arch : archs) {

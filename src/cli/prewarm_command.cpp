@@ -70,14 +70,8 @@ Status read_rows(const PrewarmArguments& arguments, const std::vector<Arch>& arc
                  std::vector<Row>& rows, std::vector<SpecDocument>& requests) {
   std::size_t index = 0;
   for (const std::string& path : arguments.manifests) {
-    Result<std::string> text = read_file(path, kMaxManifestBytes);
-    if (!text) return std::move(text).error();
-    Result<Manifest> manifest = manifest_from_json(*text);
-    if (!manifest) {
-      Error error = std::move(manifest).error();
-      error.field = error.field.empty() ? path : path + ": " + error.field;
-      return error;
-    }
+    const Result<Manifest> manifest = read_manifest(path);
+    if (!manifest) return manifest.error();
     for (std::size_t i = 0; i < manifest->specs.size(); ++i) {
       const Result<SpecDocument>& spec = manifest->specs[i];
       for (const Arch arch : archs) {

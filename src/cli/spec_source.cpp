@@ -103,6 +103,16 @@ void show_excerpt(const spec::SpecInput& input, Error& error) {
 
 }  // namespace
 
+Result<Manifest> read_manifest(const std::string& path) {
+  const Result<std::string> text = read_file(path, kMaxManifestBytes);
+  if (!text) return text.error();
+  Result<Manifest> manifest = manifest_from_json(*text);
+  if (manifest) return manifest;
+  Error error = std::move(manifest).error();
+  error.field = error.field.empty() ? path : path + ": " + error.field;
+  return error;
+}
+
 Result<ResolvedSpec> read_spec(const SpecArguments& arguments, const std::string& modelled) {
   spec::SpecInput input;
   if (!arguments.file.empty()) {

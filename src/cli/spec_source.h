@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "attnjit/manifest.h"
 #include "attnjit/spec.h"
 #include "attnjit/tuning.h"
 #include "cli/arguments.h"
@@ -17,6 +18,9 @@ namespace attnjit::cli {
 /// @param modelled an architecture that the command line names as the clock's: where the spec names
 /// none, it is for that.
 Result<ResolvedSpec> read_spec(const SpecArguments& arguments, const std::string& modelled = {});
+
+/// A manifest's specs. Errors: kInvalid, named after the file.
+Result<Manifest> read_manifest(const std::string& path);
 
 /// Errors: kInvalid, named after the flag.
 Result<verify::ProblemRequest> read_problem(const ProblemArguments& arguments,

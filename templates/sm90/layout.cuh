@@ -28,7 +28,8 @@ constexpr int kNoScales = 0, kTensorScales = 1, kHeadScales = 2, kTokenScales = 
 /// Named barriers; 0 is the whole CTA's.
 constexpr int kTurnBarrier = 1;  ///< + consumer: its turn to issue products
 constexpr int kEpilogueBarrier = kTurnBarrier + kMaxConsumers;  ///< + consumer: its O is staged
-constexpr int kToldBarrier = kEpilogueBarrier + kMaxConsumers;  ///< the copying warps hear of work
+constexpr int kPublishBarrier =
+    kEpilogueBarrier + kMaxConsumers;  ///< work is published to the copying warps
 /// A turn's: the consumer that passes it, and the one that takes it.
 constexpr int kTurnThreads = 2 * kWarpgroupThreads;
 
@@ -84,14 +85,14 @@ constexpr bool places_rows_anew() {
   return requires { Config::kPlacesRowsAnew; };
 }
 
-/// Whether one of several warps that copy finds the CTA's work, and tells the others of it
-/// (sm90/told_list.cuh). Elsewhere each finds it by itself, and none could claim it.
+/// Whether one of several warps that copy finds the CTA's work, and publishes it to the others
+/// (sm90/published_list.cuh). Elsewhere each finds it by itself, and none could claim it.
 template <class Config>
-constexpr bool tells_work() {
+constexpr bool publishes_work() {
   return Config::kRowCopies && !Config::kE4m3 && !Config::kWidensKv && cuts_tiles<Config>();
 }
-/// What it tells of a work tile; there are two in turn.
-constexpr int kToldBytes = 48;
+/// What it publishes of a work tile, in two slots.
+constexpr int kPublishBytes = 48;
 
 /// Whether there is room for the places of lists of work, of each warp that has one.
 template <class Config>
@@ -100,9 +101,9 @@ constexpr bool lists_fit() {
     constexpr int kLists = deals_head_runs<Config>() ? kRowCopyWarps : cuts_tiles<Config>() ? 2 : 1;
     constexpr int kWorkEnd =
         Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers;
-    constexpr int kTold = tells_work<Config>() ? 2 * kToldBytes : 0;
+    constexpr int kPublished = publishes_work<Config>() ? 2 * kPublishBytes : 0;
     return Config::kListsOffset % 16 == 0 && Config::kListsOffset >= kWorkEnd &&
-           Config::kBarrierOffset >= Config::kListsOffset + kListBytes * kLists + kTold;
+           Config::kBarrierOffset >= Config::kListsOffset + kListBytes * kLists + kPublished;
   } else {
     return true;
   }
@@ -375,8 +376,8 @@ struct Smem : CtaMemory<Config> {
     return base + Config::kListsOffset + kListBytes * warp;
   }
 
-  /// What the first of the warps that copy tells the others, in turn.
-  ATTNJIT_DEVICE u32 told(int turn) const { return list(2) + kToldBytes * turn; }
+  /// Where the first of the warps that copy publishes a work tile to the others.
+  ATTNJIT_DEVICE u32 published(int slot) const { return list(2) + kPublishBytes * slot; }
 
   // Full: the copies of a tile have landed. Empty: its readers are done.
   // Each consumer has its own of Q, so that none waits for another between work tiles.

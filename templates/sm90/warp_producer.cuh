@@ -6,10 +6,10 @@
 
 #include "common/cut_list.cuh"
 #include "common/sequence_runs.cuh"
+#include "sm90/published_list.cuh"
 #include "sm90/query_copies.cuh"
 #include "sm90/tile_copies.cuh"
 #include "sm90/tile_notes.cuh"
-#include "sm90/told_list.cuh"
 #include "sm90/warp_work_list.cuh"
 
 namespace attnjit::sm90 {
@@ -269,9 +269,9 @@ struct WarpProducer {
       SequenceRunList<Config, Mask, Arguments, Params> list(arguments, params,
                                                             parked_place(smem.list(warp)));
       load_each(list);
-    } else if constexpr (tells_work<Config>()) {
-      ToldList<Config, List> list{List(arguments, params, lane, CutWords{smem.list(0)}), smem, warp,
-                                  lane};
+    } else if constexpr (publishes_work<Config>()) {
+      PublishedList<Config, List> list{List(arguments, params, lane, CutWords{smem.list(0)}), smem,
+                                       warp, lane};
       load_each(list);
       list.end();
     } else if constexpr (cuts_tiles<Config>()) {

@@ -232,7 +232,7 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved, Sm90Traits facts) {
   // In a ragged batch a tile may be a hundred times as long as another. What a listed mask shows of
   // each is known on the device alone, but pairs even out what is like causal. NOTE: warps that
   // copy rows each find the CTA's work for themselves, and could not claim it, but where one finds
-  // what is cut and tells the others.
+  // what is cut and publishes it.
   plan.cuts = chooses && cuts_ragged(spec) && !mapped && !has(kDecode);
   plan.dynamic_schedule = kv_lens ? spec.ragged && (plan.cuts || !copies_rows(spec))
                                   : listed && !split && (mapped || !has(kRising));

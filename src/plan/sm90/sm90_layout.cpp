@@ -48,10 +48,11 @@ std::int64_t key_scales_bytes(const Sm90Plan& plan) {
 /// (templates/common/list_place.cuh).
 std::int64_t lists_bytes(const Sm90Plan& plan) {
   if (plan.head_stream_k()) return MlaTiles::kListsBytes;
-  // kCutBytes of templates/common/cuts.cuh, and what warps tell each other (sm90/told_list.cuh).
-  constexpr std::int64_t kToldBytes = 48;
-  const bool tells = plan.row_copies && sm90_copy_warps(plan) > 1;
-  if (plan.cuts) return 2 * MlaTiles::kListBytes + (tells ? 2 * kToldBytes : 0);
+  // kCutBytes of templates/common/cuts.cuh, and what a warp publishes to others
+  // (sm90/published_list.cuh).
+  constexpr std::int64_t kPublishBytes = 48;
+  const bool publishes = plan.row_copies && sm90_copy_warps(plan) > 1;
+  if (plan.cuts) return 2 * MlaTiles::kListBytes + (publishes ? 2 * kPublishBytes : 0);
   return plan.stashes_list ? MlaTiles::kListBytes : 0;
 }
 

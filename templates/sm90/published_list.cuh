@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A CTA's work as each of the producer's warps walks it, where several copy K and V: the first one
-// finds it, and tells the others.
+// finds it, and publishes it to the others.
 #pragma once
 
 #include "sm90/layout.cuh"
@@ -9,19 +9,19 @@ namespace attnjit::sm90 {
 
 /// List: a list of work that goes on by next() (common/cut_list.cuh); the first warp's alone.
 template <class Config, class List>
-struct ToldList {
+struct PublishedList {
   List list;
   const Smem<Config>& smem;
   int warp;
   int lane;
-  WorkTile told = {};
-  int turn = 0;
+  WorkTile published = {};
+  int slot = 0;
 
   /// Goes to the next work tile, at first to the first; false: there is none. All the warps. NOTE:
   /// the first may be a tile ahead of who still reads, and no more: it waits for all at the next.
   ATTNJIT_DEVICE bool next() {
-    const u32 place = smem.told(turn);
-    turn ^= 1;
+    const u32 place = smem.published(slot);
+    slot ^= 1;
     if (warp == 0) {
       WorkTile found{-1, 0, 0, 0, 0};
       if (list.next()) found = list.tile();
@@ -31,14 +31,14 @@ struct ToldList {
       }
     }
     __syncwarp();
-    named_barrier_sync(kToldBarrier, 32 * kRowCopyWarps);
-    told = load_work<Config>(place, lane);
+    named_barrier_sync(kPublishBarrier, 32 * kRowCopyWarps);
+    published = load_work<Config>(place, lane);
     u32 first_key = 0;
     if (lane == 0) first_key = load_shared_word(place + kFirstKey);
-    told.first_key = warp_uniform(static_cast<int>(first_key));
-    return told.batch >= 0;
+    published.first_key = warp_uniform(static_cast<int>(first_key));
+    return published.batch >= 0;
   }
-  ATTNJIT_DEVICE const WorkTile& tile() const { return told; }
+  ATTNJIT_DEVICE const WorkTile& tile() const { return published; }
   /// After the last tile.
   ATTNJIT_DEVICE void end() const {
     if (warp == 0) list.end();
@@ -46,7 +46,7 @@ struct ToldList {
 
  private:
   static constexpr int kFirstKey = 36;  // behind what store_work() stores
-  static_assert(kFirstKey + 4 <= kToldBytes && Config::kSplit);
+  static_assert(kFirstKey + 4 <= kPublishBytes && Config::kSplit);
 };
 
 }  // namespace attnjit::sm90

@@ -25,10 +25,11 @@ import math
 import statistics
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 import peers
 from beside import (MIN_ROTATION_BYTES, add_flags, add_flashinfer, chosen_of, columns_of,
-                    contenders_of_attnjit, pages_of, random_numbers, run, timed)
+                    contenders_of_attnjit, looked_at, pages_of, random_numbers, run, timed)
 
 LATENT, ROPE, PAGE, TOPK = 512, 64, 64, 2048
 DEPTH = LATENT + ROPE
@@ -68,13 +69,16 @@ class Problem:
         self.keys = max(self.lens)
         self.bytes = self.bytes_read()
         generator = random_numbers()
-        pages = self.keys // PAGE
-        flat = pages_of(self, pool.shape[0], self.batch * pages, 256, generator)
-        self.tables = [one.view(self.batch, pages) for one in flat]
+        self.pages = [-(-keys // PAGE) for keys in self.lens]
+        flat = pages_of(self, pool.shape[0], sum(self.pages), 256, generator)
+        self.tables = [pad_sequence(one.split(self.pages), batch_first=True) for one in flat]
         self.q = [torch.randn(self.batch, self.q_len, self.heads, DEPTH, device="cuda", dtype=BF16,
                               generator=generator) for _ in flat]
         self.kv_lens = torch.tensor(self.lens, dtype=torch.int32, device="cuda")
         self.q_begins = range(self.batch + 1)
+
+    def looked_at(self):
+        return looked_at(len(self.q), [self.q_len] * self.batch, self.lens)
 
     def bytes_read(self):
         return sum(self.lens) * DEPTH * 2
@@ -84,6 +88,8 @@ class Problem:
                           dtype=BF16)
 
     def spec(self):
+        if "spec" in self.cell:
+            return self.cell["spec"]
         return {"arch": "sm_90a", "mla": "decode", "num_q_heads": self.heads, "group": self.heads,
                 "qk_depth": DEPTH, "ov_depth": LATENT, "page_size": PAGE, "mask": "causal",
                 "num_partitions": 0}
@@ -203,11 +209,10 @@ class FlashInfer:
         if isinstance(problem, SparseProblem):
             return None
         batch = problem.batch
-        pages = [keys // PAGE for keys in problem.lens]
-        flat = [torch.cat([row[:own] for row, own in zip(table, pages)])
+        flat = [torch.cat([row[:own] for row, own in zip(table, problem.pages)])
                 for table in problem.tables]
         rows = torch.arange(batch + 1, dtype=torch.int32, device="cuda")
-        begins = torch.tensor([0] + pages).cumsum(0).to(torch.int32).cuda()
+        begins = torch.tensor([0] + problem.pages).cumsum(0).to(torch.int32).cuda()
         self.wrapper.plan(
             qo_indptr=rows * problem.q_len, kv_indptr=begins, kv_indices=flat[0],
             kv_len_arr=problem.kv_lens, num_heads=problem.heads, head_dim_ckv=LATENT,

@@ -59,20 +59,27 @@ def fa3_batch(q, k, v, out, causal, descale=None):
         cp_world_size=1, cp_rank=0, **UNUSED)
 
 
-def fa3_plan(q_heads, kv_heads, depth, page, cu_q, max_q, used_k, max_k):
+def fa3_window(window):
+    """FlashAttention's keys to the left and right of a row; `window` counts the row's own."""
+    return (window - 1, 0) if window else (-1, -1)
+
+
+def fa3_plan(q_heads, kv_heads, depth, page, cu_q, max_q, used_k, max_k, window=None):
     """What a runtime computes once a step, outside of the layers: the `plan` of fa3_paged()."""
     return load("FlashAttention-3").get_scheduler_metadata(
         batch_size=used_k.numel(), max_seqlen_q=max_q, max_seqlen_k=max_k, num_heads_q=q_heads,
         num_heads_kv=kv_heads, headdim=depth, cache_seqlens=used_k, qkv_dtype=torch.bfloat16,
-        cu_seqlens_q=cu_q, page_size=page, causal=True, window_size=(-1, -1), num_splits=0)
+        cu_seqlens_q=cu_q, page_size=page, causal=True, window_size=fa3_window(window),
+        num_splits=0)
 
 
-def fa3_paged(q, k, v, out, table, cu_q, max_q, used_k, max_k, plan):
-    """Causal, ragged: q, out [rows, heads, depth]; k, v [pages, page, kv heads, depth]."""
+def fa3_paged(q, k, v, out, table, cu_q, max_q, used_k, max_k, plan, window=None, sink=None):
+    """Causal, ragged: q, out [rows, heads, depth]; k, v [pages, page, kv heads, depth]; sink: bf16,
+    of the heads."""
     load("FlashAttention-3").flash_attn_varlen_func(
         q=q, k=k, v=v, max_seqlen_q=max_q, cu_seqlens_q=cu_q, max_seqlen_k=max_k, seqused_k=used_k,
-        causal=True, window_size=[-1, -1], block_table=table, out=out, scheduler_metadata=plan,
-        num_splits=0, fa_version=3)
+        causal=True, window_size=list(fa3_window(window)), block_table=table, out=out,
+        scheduler_metadata=plan, num_splits=0, fa_version=3, s_aux=sink)
 
 
 def flashmla_plan():
@@ -82,9 +89,11 @@ def flashmla_plan():
 
 def flashmla(q, cache, out, table, used_k, plan, scale):
     """Causal: q [batch, rows, heads, 576], cache [pages, 64, 1, 576], out [.., 512]."""
+    # It takes the rows of a request for heads, and asks that of `out`, too.
+    of_heads = out if out.shape[1] == 1 else out.view(out.shape[0], 1, -1, out.shape[-1])
     load("FlashMLA").flash_mla_with_kvcache(
         q=q, k_cache=cache, block_table=table, cache_seqlens=used_k, head_dim_v=out.shape[-1],
-        tile_scheduler_metadata=plan, softmax_scale=scale, causal=True, out=out)
+        tile_scheduler_metadata=plan, softmax_scale=scale, causal=True, out=of_heads)
 
 
 def flashmla_lists(q, cache, out, lists, plan, scale):

@@ -5,7 +5,7 @@
     python3 bench/plot.py --attnjit COMMAND     # and the memory map, by that command's plan
     python3 bench/plot.py --check               # exit code 1 if a picture is not of its numbers
 
-sm90-speed.svg has rates beside the peers under what the card can do, traffic.svg the kinds of traffic by
+sm90-speed.svg has rates beside the peers under what the card can do, traffic.svg steps of traffic by
 their ratio to the best peer, masks.svg the masks of docs/masks.md with their speed-up, cold-start.svg
 the time to a first result, memory-map.svg the shared memory of a CTA. Standard library only; the same
 numbers give the same bytes.
@@ -76,6 +76,10 @@ class Drawing:
         self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
                           f'class="{kind}">{tip}</rect>')
 
+    def dot(self, x, y, tip):
+        self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" class="f0" fill-opacity="0.6">'
+                          f'<title>{tip}</title></circle>')
+
     def legend(self, names, x, y):
         for i, name in enumerate(names):
             self.box(x + 190 * i, y - 9, 12, 10, f"f{i}")
@@ -144,6 +148,39 @@ def speed():
 
 
 def traffic():
+    """The steps of bench/traffic.py by scenario; while they were not measured, kinds of traffic."""
+    return scenarios(read("traffic")) if (RESULTS / "traffic.json").exists() else kinds()
+
+
+def scenarios(record):
+    drawing = Drawing("Steps of servers' traffic: the best peer's time over attnjit's",
+                      f"{record['machine']}; beside {record['peers']}; a dot is a step, the bar their geometric mean")
+    rows = {}
+    for step in record["steps"]:
+        if "ratio" in step:
+            rows.setdefault(step["scenario"], []).append((step["ratio"], step["name"]))
+    ratios = [ratio for row in rows.values() for ratio, _ in row]
+    low, high = min([0.9, *ratios]) / 1.02, max([1.6, *ratios]) * 1.02
+
+    def place(ratio):
+        return 120 + math.log(ratio / low) / math.log(high / low) * 760
+    end = 84 + len(rows) * 34
+    for tick in (0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.4, 1.6, 2, 2.5, 3, 4):
+        if low < tick < high:
+            drawing.line(place(tick), 76, place(tick), end, *(("axis", 1.6) if tick == 1 else ()))
+            drawing.text(place(tick), 70, f"{tick:g}", 10, "middle", "dim")
+    for i, (scenario, row) in enumerate(rows.items()):
+        y = 84 + i * 34
+        of_all = mean([ratio for ratio, _ in row])
+        drawing.text(106, y + 21, scenario, 12, "end")
+        drawing.box(place(of_all) - 1.5, y + 4, 3, 26, "f1", f"geometric mean {of_all:.3f}")
+        for ratio, name in row:
+            drawing.dot(place(ratio), y + 17, f"{name}: {ratio:.3f}")
+        drawing.text(890, y + 21, f"{of_all:.2f}", 12, weight=600)
+    return drawing.svg(end + 16, "bench/results/traffic.json")
+
+
+def kinds():
     rows = []
     dense, decodes, ragged = read("sm90-dense"), read("sm90-decodes"), read("sm90-ragged")
     for mask, name in (("none", "prompts without a mask"), ("causal", "prompts, causal")):

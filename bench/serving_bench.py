@@ -25,7 +25,7 @@ import torch
 
 import peers
 from beside import (MIN_ROTATION_BYTES, add_flags, add_flashinfer, chosen_of, columns_of,
-                    contenders_of_attnjit, pages_of, random_numbers, run)
+                    contenders_of_attnjit, looked_at, pages_of, random_numbers, random_pool, run)
 
 KV_HEADS, DEPTH = 8, 128
 CHUNK_KEYS = (4096, 5803, 7531, 9211, 10957, 12653, 14407, 16384)
@@ -46,21 +46,30 @@ def cells():
 
 
 class Problem:
-    """A cell's tensors: a page table, a Q and an O for each launch of a graph."""
+    """A cell's tensors: a page table, a Q and an O for each launch of a graph.
+
+    A cell may also have kv_heads, depth, window, sink and spec (bench/traffic.py). `pool`: K's and
+    V's elements.
+    """
 
     def __init__(self, cell, pool, generator):
         self.cell, self.heads, self.page = cell, cell["heads"], cell["page"]
-        self.rows, self.keys = cell["rows"], cell["keys"]
+        self.kv_heads, self.depth = cell.get("kv_heads", KV_HEADS), cell.get("depth", DEPTH)
+        self.rows, self.keys, self.window = cell["rows"], cell["keys"], cell.get("window")
         self.batch, self.total_q = len(self.rows), sum(self.rows)
-        self.decode = max(self.rows) == 1
-        tokens = pool[0].shape[0] // self.page * self.page
-        self.k, self.v = (p[:tokens].view(-1, self.page, KV_HEADS, DEPTH) for p in pool)
+        self.uniform = max(self.rows) == min(self.rows) <= 8
+        elements = self.page * self.kv_heads * self.depth
+        self.k, self.v = (p[:p.numel() // elements * elements].view(
+            -1, self.page, self.kv_heads, self.depth) for p in pool)
         self.pages = [-(-keys // self.page) for keys in self.keys]
-        self.bytes = sum(self.keys) * KV_HEADS * DEPTH * 2 * 2
+        seen = (min(keys, (self.window or keys) + rows) for keys, rows in zip(self.keys, self.rows))
+        self.bytes = sum(seen) * self.kv_heads * self.depth * 2 * 2
         self.flat = pages_of(self, self.k.shape[0], sum(self.pages), 64, generator)
         self.tables = [self.padded(flat) for flat in self.flat]
-        self.q = [torch.randn(self.total_q, self.heads, DEPTH, device="cuda", dtype=torch.bfloat16,
-                              generator=generator) for _ in self.flat]
+        self.q = [torch.randn(self.total_q, self.heads, self.depth, device="cuda",
+                              dtype=torch.bfloat16, generator=generator) for _ in self.flat]
+        self.sink = (torch.randn(self.heads, device="cuda", generator=generator).bfloat16()
+                     if cell.get("sink") else None)
         self.kv_lens = torch.tensor(self.keys, dtype=torch.int32, device="cuda")
         begins = torch.tensor([0] + self.rows).cumsum(0)
         self.q_begins = begins.to(torch.int32)
@@ -74,43 +83,72 @@ class Problem:
         return table
 
     def new_o(self):
-        return torch.full((self.total_q, self.heads, DEPTH), math.nan, device="cuda",
+        return torch.full((self.total_q, self.heads, self.depth), math.nan, device="cuda",
                           dtype=torch.bfloat16)
 
     def spec(self):
+        if "spec" in self.cell:
+            return self.cell["spec"]
         # A decode's row sees all keys: no mask is the same, and loads nothing less.
-        spec = {"arch": "sm_90a", "num_q_heads": self.heads, "group": self.heads // KV_HEADS,
-                "qk_depth": DEPTH, "page_size": self.page, "mask": "causal",
-                "ragged": not self.decode, "num_partitions": 0 if self.decode else 1}
-        return {**spec, "max_q_len": 1} if self.decode else spec
+        spec = {"arch": "sm_90a", "num_q_heads": self.heads, "group": self.heads // self.kv_heads,
+                "qk_depth": self.depth, "page_size": self.page, "mask": "causal"}
+        return {**spec, **({"max_q_len": 1, "num_partitions": 0} if self.uniform
+                           else {"ragged": True})}
 
     def launch_fields(self, i, o):
-        q, table = self.q[i], self.tables[i]
-        if self.decode:
-            tensors = dict(q=q.unsqueeze(1), o=o.unsqueeze(1))
+        q, table, most = self.q[i], self.tables[i], max(self.rows)
+        if self.uniform:
+            tensors = {name: x.view(self.batch, most, self.heads, self.depth)
+                       for name, x in (("q", q), ("o", o))}
         else:
             tensors = dict(q=q.unsqueeze(0), o=o.unsqueeze(0), q_offsets=self.q_offsets,
                            total_q=self.total_q)
+        if self.sink is not None:
+            tensors["sink"] = self.sink.float()
         return dict(tensors, k=self.k, v=self.v, page_table=table, kv_lens=self.kv_lens,
-                    batch=self.batch, q_len=max(self.rows), kv_len=max(self.keys),
+                    batch=self.batch, q_len=most, kv_len=max(self.keys),
                     num_pages=self.k.shape[0], max_pages=table.shape[1])
 
     def flop(self):
-        visible = sum(q * (k - q) + q * (q + 1) / 2 for q, k in zip(self.rows, self.keys))
-        return 4.0 * self.heads * DEPTH * visible
+        if self.window:
+            visible = sum(min(row, self.window) for q, k in zip(self.rows, self.keys)
+                          for row in range(k - q + 1, k + 1))
+        else:
+            visible = sum(q * (k - q) + q * (q + 1) / 2 for q, k in zip(self.rows, self.keys))
+        return 4.0 * self.heads * self.depth * visible
+
+    def looked_at(self):
+        return looked_at(len(self.q), self.rows, self.keys)
+
+    def checked(self, sequence):
+        """Some of its rows of O."""
+        count = self.rows[sequence]
+        rows = torch.linspace(0, count - 1, min(count, 24)).round().long()
+        return rows + self.q_begins[sequence]
 
     def reference(self, launch, sequence):
-        """float32, of one sequence."""
+        """float32, of the checked rows of one sequence."""
         pages = self.tables[launch][sequence, :self.pages[sequence]].long()
-        keys = self.keys[sequence]
-        k, v = (x[pages].reshape(-1, KV_HEADS, DEPTH)[:keys].float()
-                .repeat_interleave(self.heads // KV_HEADS, 1) for x in (self.k, self.v))
-        begin, end = self.q_begins[sequence], self.q_begins[sequence + 1]
-        s = torch.einsum("qhd,khd->hqk", self.q[launch][begin:end].float(), k) * DEPTH**-0.5
-        first = keys - (end - begin)
-        row = torch.arange(end - begin, device="cuda")[:, None] + first
-        s.masked_fill_(torch.arange(keys, device="cuda")[None] > row, -math.inf)
-        return torch.einsum("hqk,khd->qhd", s.softmax(-1), v)
+        keys, rows = self.keys[sequence], self.checked(sequence)
+        k, v = (x[pages].reshape(-1, self.kv_heads, self.depth)[:keys] for x in (self.k, self.v))
+        group = self.heads // self.kv_heads
+        row = (rows - self.q_begins[sequence] + keys - self.rows[sequence]).cuda()[:, None]
+        column = torch.arange(keys, device="cuda")[None]
+        hidden = column > row
+        if self.window:
+            hidden |= column <= row - self.window
+        parts = []
+        for head in range(self.kv_heads):
+            own = slice(head * group, head * group + group)
+            s = torch.einsum("qgd,kd->gqk", self.q[launch][rows][:, own].float(),
+                             k[:, head].float()) * self.depth**-0.5
+            s.masked_fill_(hidden, -math.inf)
+            if self.sink is not None:
+                sink = self.sink[own].float()[:, None, None].expand(group, len(rows), 1)
+                s = torch.cat([s, sink], -1)
+            parts.append(torch.einsum("gqk,kd->qgd", s.softmax(-1)[..., :keys],
+                                      v[:, head].float()))
+        return torch.cat(parts, 1)
 
 
 class Fa3:
@@ -121,9 +159,10 @@ class Fa3:
         self.two_calls = two_calls
 
     def prepare(self, problem):
-        if self.two_calls and (problem.decode or max(problem.rows) == min(problem.rows)):
-            return None
         prompts = sum(rows > 1 for rows in problem.rows)
+        mixed = 0 < prompts < problem.batch and min(problem.rows[:prompts]) > 1
+        if self.two_calls and not mixed:
+            return None
         parts = [(0, prompts), (prompts, problem.batch)] if self.two_calls else [(0, problem.batch)]
         launches, out, plans = [], [], {}
         for q, table in zip(problem.q, problem.tables):
@@ -145,14 +184,14 @@ class Fa3:
         rows, begin = problem.rows[first:last], sum(problem.rows[:first])
         used_k = problem.kv_lens[first:last].contiguous()
         cu_q = (problem.q_offsets[first:last + 1] - begin).contiguous()
-        longest = dict(max_q=max(rows), max_k=max(problem.keys[first:last]))
+        longest = dict(max_q=max(rows), max_k=max(problem.keys[first:last]), window=problem.window)
         if first not in plans:
-            plans[first] = peers.fa3_plan(problem.heads, KV_HEADS, DEPTH, problem.page, cu_q=cu_q,
-                                          used_k=used_k, **longest)
+            plans[first] = peers.fa3_plan(problem.heads, problem.kv_heads, problem.depth,
+                                          problem.page, cu_q=cu_q, used_k=used_k, **longest)
         table = table[first:last, :max(problem.pages[first:last])].contiguous()
         return dict(q=q[begin:begin + sum(rows)], out=o[begin:begin + sum(rows)], k=problem.k,
                     v=problem.v, table=table, cu_q=cu_q, used_k=used_k, plan=plans[first],
-                    **longest)
+                    sink=problem.sink, **longest)
 
 
 class FlashInfer:
@@ -169,18 +208,19 @@ class FlashInfer:
             self.wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(room, "NHD", backend=kind)
 
     def prepare(self, problem):
-        if (self.kind == "decode") != problem.decode:
+        if (self.kind == "decode") != (max(problem.rows) == 1) or problem.sink is not None:
             return None
         counts = torch.tensor([0] + problem.pages).cumsum(0).to(torch.int32)
         last = torch.tensor([(keys - 1) % problem.page + 1 for keys in problem.keys],
                             dtype=torch.int32)
-        shape = (problem.heads, KV_HEADS, DEPTH, problem.page)
-        types = dict(q_data_type=torch.bfloat16, kv_data_type=torch.bfloat16)
-        if problem.decode:
-            self.wrapper.plan(counts, problem.flat[0], last, *shape, **types)
+        shape = (problem.heads, problem.kv_heads, problem.depth, problem.page)
+        more = dict(q_data_type=torch.bfloat16, kv_data_type=torch.bfloat16,
+                    window_left=peers.fa3_window(problem.window)[0])
+        if self.kind == "decode":
+            self.wrapper.plan(counts, problem.flat[0], last, *shape, **more)
         else:
             self.wrapper.plan(problem.q_begins, counts, problem.flat[0], last, *shape, causal=True,
-                              **types)
+                              **more)
         out = [problem.new_o() for _ in problem.q]
 
         def launch(i):
@@ -217,11 +257,7 @@ def main():
         parser.error("--only and --skip leave no cell")
     tokens = max(max(sum(cell["keys"]), 2 * MIN_ROTATION_BYTES // (KV_HEADS * DEPTH * 4))
                  for cell in chosen) + 65536
-    pool = [torch.empty(tokens, KV_HEADS * DEPTH, device="cuda", dtype=torch.bfloat16)
-            for _ in range(2)]
-    for tensor in pool:
-        for part in tensor.split(1 << 19):
-            part.normal_()
+    pool = [random_pool(tokens * KV_HEADS * DEPTH) for _ in range(2)]
     run(chosen, lambda cell: Problem(cell, pool, random_numbers()), contenders_of(options),
         options, shown,
         lambda cell: [cell["name"].split(".")[0] + (" p1" if cell["page"] == 1 else "")])

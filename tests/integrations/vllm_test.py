@@ -4,6 +4,7 @@ registration, its answers, its metadata, and the attention of each layout of vLL
 
 With ATTNJIT_TEST_DEVICE=cuda the kernels run, also in a graph that is replayed with other lengths.
 """
+import dataclasses
 import itertools
 import json
 import os
@@ -136,8 +137,8 @@ def layers():
     for window, cap, sinks in ((None, None, None), (5, None, None), (None, 7.0, None),
                                (5, 7.0, torch.randn(HEADS, dtype=torch.bfloat16))):
         impl = AttnjitImpl(HEADS, DEPTH, 0.3, KV_HEADS, None, window, "auto", cap, sinks=sinks)
-        builder = builder_of(impl, layer, torch.bfloat16)
-        assert reference.ON_GPU or [not one.get("ragged") for one in prewarmed] == [False, True]
+        builder = builder_of(impl, layer, torch.bfloat16, drafts=3)
+        assert reference.ON_GPU or [one.get("max_q_len") for one in prewarmed] == [None, 1, 4]
         assert not impl.supports_quant_query_input
         for layout in KVCacheLayout:
             cache = cache_of(layout)
@@ -386,8 +387,11 @@ def rows_that_are_as_many():
         batch = types.SimpleNamespace(query_start_loc_cpu=torch.tensor(starts, device="cpu"),
                                       num_reqs=len(starts) - 1, num_actual_tokens=tokens,
                                       max_query_len=most)
-        found = vllm_backend.rows_of_each(batch, 8)
+        found = vllm_backend.rows_of_each(batch, range(1, 9))
         assert found == right, (starts, tokens, most, found)
+    server = vllm_backend.Server("sm_90a", "bf16", 16)
+    assert vllm_backend.decode_rows(server) == {1}
+    assert vllm_backend.decode_rows(dataclasses.replace(server, drafts=3)) == {1, 3, 4}
 
 
 def keys_that_are_asked_for():
@@ -438,7 +442,8 @@ def keys_that_are_asked_for():
                                 dtype=torch.uint8 if eight else torch.bfloat16)
             launched.clear()
             drafts = model.get("drafts", 0)
-            for rows in ([20, 7, 1], [1, 1, 1], [1 + drafts] * 3):
+            # Prompts of two tokens each are no decodes of two rows.
+            for rows in ([20, 7, 1], [1, 1, 1], [1 + drafts] * 3, [2, 2, 2]):
                 images_alone = "mm_req_doc_ranges" in step_has and max(rows) < 20
                 more = {} if images_alone else step_has
                 step = metadata(builder, rows, [20, 33, 9], **more)

@@ -4,7 +4,7 @@ the backends ask for at start, as both call this. It needs no server, no torch a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, FrozenSet, List, Optional, Union
 
 from ._specs import eight_bit_cache, sliding_window, why_not
 
@@ -107,6 +107,13 @@ def rows_of(server: Server) -> List[int]:
         return []  # one kernel for all, which gives a row the same bits in any batch
     most = 1 if server.rows_differ else MOST_ROWS
     return [rows for rows in sorted({1, 1 + server.drafts}) if rows <= most]
+
+
+def decode_rows(server: Server) -> FrozenSet[int]:
+    """The rows of each request, where they are as many, that those kernels serve: a prompt of three
+    tokens is no decode, and a kernel of three rows would be one that no manifest has."""
+    named = {_NAMED_ROWS[rows] for rows in rows_of(server)}
+    return frozenset(rows for rows in range(1, MOST_ROWS + 1) if _NAMED_ROWS[rows] in named)
 
 
 def types_of(layer: Layer, server: Server, prompts: bool = False) -> Dict[str, Any]:

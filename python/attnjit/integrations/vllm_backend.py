@@ -9,7 +9,7 @@ is asked to quantise it; that of prompts is quantised here. Layers of MLA are se
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Dict, List, Optional, Tuple
+from typing import Any, ClassVar, Collection, Dict, List, Optional, Tuple
 
 import torch
 import vllm.envs as envs
@@ -22,7 +22,7 @@ from vllm.v1.attention.backends.utils import fill_mm_prefix_query_ranges, get_dc
 
 from .. import Mask, ScoreMod, alibi, attention, paged_attention
 from . import vllm_service
-from ._layers import EIGHT_BITS, MOST_ROWS, Layer, Server, mask_of, types_of, vllm_specs
+from ._layers import EIGHT_BITS, Layer, Server, decode_rows, mask_of, types_of, vllm_specs
 from ._specs import eight_bit_cache, why_not
 from .vllm_service import launches, raise_refused, say_start, service
 
@@ -205,20 +205,20 @@ class AttnjitMetadata(AttentionMetadata):
     max_query_len: int
     max_seq_len: int
     causal: Any  #: a bool, or i32 of each request
-    rows_each: int = 0  #: rows that each request has; 0: they differ, or are many
+    rows_each: int = 0  #: rows that each request has; 0: they differ, or are no decode's
     image: Optional[torch.Tensor] = None  #: of each row the first and last key of its image, or -1
     prefix_lens: Optional[torch.Tensor] = None  #: of each request its prompt's
     context_lens: Optional[torch.Tensor] = None  #: of each request the keys of this rank's cache
     max_context_len: int = 0
 
 
-def rows_of_each(common: CommonAttentionMetadata, most: int) -> int:
-    """The rows that each request has, where they are as many, at most `most`; else 0.
+def rows_of_each(common: CommonAttentionMetadata, served: Collection[int]) -> int:
+    """The rows that each request has, where they are as many, and among `served`; else 0.
 
     Requests that pad a graph come last and have none; their keys are none, too.
     """
     rows = int(common.max_query_len)
-    if not 0 < rows <= most or common.num_actual_tokens != common.num_reqs * rows:
+    if rows not in served or common.num_actual_tokens != common.num_reqs * rows:
         return 0
     starts = common.query_start_loc_cpu[:common.num_reqs + 1].tolist()
     last = starts[-1]
@@ -248,9 +248,8 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
         layers = vllm_config.compilation_config.static_forward_context
         server = server_of(vllm_config, getattr(kv_cache_spec, "block_size", _LEAST_PAGE))
-        self._most_rows = 1 if server.rows_differ else MOST_ROWS
-        if envs.VLLM_BATCH_INVARIANT:
-            self._most_rows = 0  # one kernel for all, which gives a row the same bits in any batch
+        # In batch-invariant mode one kernel gives a row the same bits in any batch.
+        self._decode_rows = () if envs.VLLM_BATCH_INVARIANT else decode_rows(server)
         model, scheduler = vllm_config.model_config, getattr(vllm_config, "scheduler_config", None)
         self._image_rows = self._image = None
         if getattr(model, "is_mm_prefix_lm", False):
@@ -298,7 +297,7 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
         made = AttnjitMetadata(
             common.query_start_loc, common.seq_lens, common.block_table_tensor, common.slot_mapping,
             int(common.num_actual_tokens), int(common.num_reqs), int(common.max_query_len),
-            int(common.max_seq_len), causal, rows_of_each(common, self._most_rows))
+            int(common.max_seq_len), causal, rows_of_each(common, self._decode_rows))
         if self._image is not None and common.mm_req_doc_ranges is not None:
             rows = fill_mm_prefix_query_ranges(
                 self._image_rows.numpy(), common.mm_req_doc_ranges, common.query_start_loc_cpu,

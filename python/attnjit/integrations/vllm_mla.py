@@ -185,7 +185,7 @@ class AttnjitMLAMetadataBuilder(MLACommonMetadataBuilder[MLACommonMetadata]):
                       dcp_tot_seq_lens_device: Optional[torch.Tensor]) -> AttnjitMLADecodeMetadata:
         requests = seq_lens_device.shape[0]
         rows = rows_of_each(_Batch(query_start_loc_cpu, requests, num_decode_tokens,
-                                   max_query_len), self._most_rows)
+                                   max_query_len), range(1, self._most_rows + 1))
         return AttnjitMLADecodeMetadata(
             block_table=block_table_tensor, seq_lens=seq_lens_device,
             dcp_tot_seq_lens=dcp_tot_seq_lens_device, query_start_loc=query_start_loc_device,

@@ -11,15 +11,16 @@ import types
 import torch
 from vllm.config import set_current_vllm_config
 from vllm.engine.arg_utils import EngineArgs
-from vllm.model_executor.layers.attention import sparse_mla_attention
+from vllm.model_executor.layers.attention import mla_attention, sparse_mla_attention
 from vllm.model_executor.layers.attention.mla_attention import MLAAttention
+from vllm.utils import torch_utils
 from vllm.v1.attention.backend import CommonAttentionMetadata
 from vllm.v1.attention.selector import get_attn_backend
 
 import attnjit
 import reference
 from attnjit import _mla
-from attnjit.integrations import vllm_service
+from attnjit.integrations import vllm_mla, vllm_service
 from mla_reference import dequantised, find, specs
 from vllm_server_test import MODEL
 
@@ -107,7 +108,6 @@ def builder_of(config, layer, drafts=0):
     builder = backend.get_builder_cls()(layer.get_kv_cache_spec(config), ["layer"], config,
                                         torch.device("cpu"))
     config.speculative_config = None
-    assert builder.reorder_batch_threshold == 1 + drafts
     return builder
 
 
@@ -119,11 +119,16 @@ def dense(config):
         asked.clear()
         builder = builder_of(config, layer, 3)
         at_start = keys_of(asked)
+        assert builder.reorder_batch_threshold == vllm_mla.ABSORBED_ROWS
         assert {one.get("max_q_len", 0) for one in asked} == {0, 1, 4}, asked
         cache = cache_of(kind)
         for rows, keys, causal, each in (([1, 1, 1], [70, 130, 3], True, 1),
                                          ([4, 4], [133, 20], True, 4), ([2, 4], [90, 7], True, 0),
-                                         ([3, 3], [30, 7], False, 3), ([1, 0], [9, 0], True, 0)):
+                                         ([3, 3], [30, 7], False, 3), ([1, 0], [9, 0], True, 0),
+                                         # Short prompts, and ends of long ones; of two rows each
+                                         # no kernel of decodes is asked for.
+                                         ([2, 2], [2, 40], True, 0), ([3], [3], True, 3),
+                                         ([1, 70, 9], [90, 130, 9], True, 0)):
             common = batch_of(rows, keys, causal)
             builder.non_causal_multi_token_decode = not causal
             step = builder.build(0, common)
@@ -146,6 +151,33 @@ def dense(config):
             assert "window" in str(error), error
         else:
             raise AssertionError(f"{changes} were taken")
+
+
+def rows_that_are_absorbed(config):
+    """Longer prompts are vLLM's, and say nothing of the decodes beside them."""
+    layer = layer_of(config, "auto", "layer")
+    config.additional_config["attnjit_absorbed_rows"] = 50
+    for drafts, rows, each in ((0, [1, 1, 60], 1), (0, [1, 50, 60], 0), (3, [4, 4, 51], 4),
+                               (3, [1, 1, 51], 1)):
+        builder = builder_of(config, layer, drafts)
+        step = builder.build(0, batch_of(rows, [90, 130, 70]))
+        assert (step.num_decodes, step.num_prefills) == (2, 1), step
+        assert (step.decode.rows_each, step.decode.max_query_len) == (each, rows[1]), step.decode
+    config.additional_config["attnjit_absorbed_rows"] = 2
+    assert builder_of(config, layer, 3).reorder_batch_threshold == 4
+    for wrong in (0, "many"):
+        config.additional_config["attnjit_absorbed_rows"] = wrong
+        try:
+            builder_of(config, layer)
+        except ValueError as error:
+            assert str(error) == (f"attnjit: attnjit_absorbed_rows is {wrong!r}; allowed: a number "
+                                  "from 1 on"), error
+        else:
+            raise AssertionError(f"{wrong} was taken")
+    config.additional_config.clear()
+    envs, vllm_mla.envs = vllm_mla.envs, types.SimpleNamespace(VLLM_BATCH_INVARIANT=True)
+    assert builder_of(config, layer).reorder_batch_threshold == 1
+    vllm_mla.envs = envs
 
 
 def context_parallel(config):
@@ -294,7 +326,9 @@ def main():
                             block_size=PAGE, enforce_eager=True).create_engine_config()
     with set_current_vllm_config(config):
         answers(config)
+        mla_attention.PIN_MEMORY = torch_utils.PIN_MEMORY = False
         dense(config)
+        rows_that_are_absorbed(config)
         context_parallel(config)
         config.model_config.hf_text_config.index_topk = 64
         sparse_mla_attention.get_tensor_model_parallel_world_size = lambda: 1

@@ -2,8 +2,9 @@
 """The backends of layers of MLA, after the interface of vLLM 0.33: over the whole cache, and over
 the lists of keys that an indexer makes.
 
-Decodes are absorbed: all heads share a row of the cache. Prompts are computed by vLLM's backend for
-those (`--attention-config.mla_prefill_backend`). A cache of fp8 is e4m3, of fp8_ds_mla the format
+Decodes are absorbed: all heads share a row of the cache. So are short prompts and the ends of long
+ones; the rest of prompts is computed by vLLM's backend for those
+(`--attention-config.mla_prefill_backend`). A cache of fp8 is e4m3, of fp8_ds_mla the format
 dsv32; Q keeps 16 bits beside either.
 """
 from __future__ import annotations
@@ -18,19 +19,29 @@ from vllm.model_executor.layers.attention.mla_attention import (
     MLACommonMetadataBuilder, QueryLenSupport)
 from vllm.model_executor.layers.attention.sparse_mla_attention import (
     SparseMLACommonImpl, SparseMLACommonMetadata, SparseMLACommonMetadataBuilder)
-from vllm.v1.attention.backend import AttentionCGSupport, AttentionType, MultipleOf
+from vllm.v1.attention.backend import (AttentionCGSupport, AttentionType, MultipleOf,
+                                       max_decode_query_len)
 from vllm.v1.attention.backends.mla.sparse_utils import align_blocks_to_rows, flat_kv_row_view
 
 from .. import Mask
 from .._mla import ROPE, mla_attention
 from . import vllm_service
-from ._layers import (DSV32, EIGHT_BITS, MOST_ROWS, Layer, Server, interleaved, vllm_specs)
+from ._layers import DSV32, EIGHT_BITS, Layer, Server, decode_rows, interleaved, vllm_specs
 from ._specs import why_not
 from .vllm_backend import (_ARCHITECTURES, _CAUSAL, _DTYPES, _LEAST_PAGE, _NO_MASK, _SIXTEEN_BITS,
                            REFUSED, _arch, partition_keys, rows_of_each, with_arrays)
 from .vllm_service import launches, raise_refused, say_start, service
 
 _LIST_STEP = 64  # lists are of a multiple of so many keys
+
+#: New rows of a request up to which it is absorbed, its prompt's among them. To compute a prompt
+#: unabsorbed, its whole context is gathered and projected up, however few its new rows are: 131,072
+#: multiplications for each head and key (512 by 128 + 128). An absorbed row takes 768 more for each
+#: (576 + 512 instead of 192 + 128): as many at 170 rows, and what the context is written and read
+#: once more, and six launches a layer, come to the one side alone. vLLM's FLASH_ATTN_MLA has 512,
+#: its FLASHMLA 128. `--additional-config '{"attnjit_absorbed_rows": N}'` sets another number.
+ABSORBED_ROWS = 512
+_ABSORBED_OPTION = "attnjit_absorbed_rows"
 
 
 def _fields(arch: str, dtype: torch.dtype, head_size: int, latent: int, cache: str,
@@ -136,6 +147,17 @@ class AttnjitMLABackend(_Answers, MLACommonBackend):
                               mask="causal")
 
 
+def absorbed_rows(vllm_config: Any) -> int:
+    """ABSORBED_ROWS, or what the configuration has instead."""
+    if envs.VLLM_BATCH_INVARIANT:
+        return 1  # a row's bits must not depend on what else its step computes
+    more = vllm_config.additional_config
+    rows = more.get(_ABSORBED_OPTION, ABSORBED_ROWS) if isinstance(more, dict) else ABSORBED_ROWS
+    if not isinstance(rows, int) or rows < 1:
+        raise ValueError(f"attnjit: {_ABSORBED_OPTION} is {rows!r}; allowed: a number from 1 on")
+    return rows
+
+
 @dataclass
 class AttnjitMLADecodeMetadata(MLACommonDecodeMetadata):
     """What the layers of a step's decodes share."""
@@ -156,26 +178,26 @@ class AttnjitMLAMetadataBuilder(MLACommonMetadataBuilder[MLACommonMetadata]):
 
     def __init__(self, kv_cache_spec: Any, layer_names: List[str], vllm_config: Any,
                  device: torch.device) -> None:
+        self.reorder_batch_threshold = absorbed_rows(vllm_config)  # at least: drafts raise it
         super().__init__(kv_cache_spec, layer_names, vllm_config, device,
                          supports_dcp_with_varlen=True)
-        self._most_rows = 0 if envs.VLLM_BATCH_INVARIANT else MOST_ROWS
         speculative = vllm_config.speculative_config
-        if speculative is not None and getattr(speculative, "enable_adaptive_verification", False):
-            self._most_rows = min(1, self._most_rows)  # it trims rows on the device
+        # NOTE: adaptive verification trims rows on the device.
+        adaptive = bool(getattr(speculative, "enable_adaptive_verification", False))
+        self._most_rows = max_decode_query_len(vllm_config)  # of a request that decodes
         layers = vllm_config.compilation_config.static_forward_context
         say_start(_arch(), layers.values(), REFUSED)
         for name in layer_names:
             impl = layers[name].impl
             impl.configure(vllm_config, self.reorder_batch_threshold)
             server = _server(impl, kv_cache_spec, self.model_config, vllm_config,
-                             drafts=self.reorder_batch_threshold - 1,
-                             rows_differ=self._most_rows == 1)
+                             drafts=self._most_rows - 1, rows_differ=adaptive)
+            self._decode_rows = decode_rows(server)
             vllm_service.ask(vllm_specs(_layer(impl), server, impl.dcp_rank))
 
     @classmethod
     def get_varlen_cudagraph_max_query_len(cls, vllm_config: Any,
                                            kv_cache_spec: Any) -> Optional[int]:
-        from vllm.v1.attention.backend import max_decode_query_len
         return max_decode_query_len(vllm_config)
 
     def _build_decode(self, block_table_tensor: torch.Tensor, seq_lens_device: torch.Tensor,
@@ -184,8 +206,10 @@ class AttnjitMLAMetadataBuilder(MLACommonMetadataBuilder[MLACommonMetadata]):
                       max_query_len: int,
                       dcp_tot_seq_lens_device: Optional[torch.Tensor]) -> AttnjitMLADecodeMetadata:
         requests = seq_lens_device.shape[0]
+        if max_query_len > self._most_rows:  # vLLM's bound counts the rows of prompts, too
+            max_query_len = int((query_start_loc_cpu[1:] - query_start_loc_cpu[:-1]).max())
         rows = rows_of_each(_Batch(query_start_loc_cpu, requests, num_decode_tokens,
-                                   max_query_len), range(1, self._most_rows + 1))
+                                   max_query_len), self._decode_rows)
         return AttnjitMLADecodeMetadata(
             block_table=block_table_tensor, seq_lens=seq_lens_device,
             dcp_tot_seq_lens=dcp_tot_seq_lens_device, query_start_loc=query_start_loc_device,

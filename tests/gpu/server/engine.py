@@ -23,10 +23,10 @@ GRAPH_SIZES = [1, 2, 4, 8, 16, 32, 64]
 def options(case, backend, cache_bytes):
     """Arguments of vllm.LLM."""
     made = dict(model=str(case.folder), skip_tokenizer_init=True, load_format="dummy",
-                dtype="bfloat16", attention_backend=backend, max_model_len=longest_of(case), max_num_seqs=64,
-                max_num_batched_tokens=8192, enable_prefix_caching=False, seed=0,
-                kv_cache_dtype=case.cache, kv_cache_memory_bytes=cache_bytes,
-                gpu_memory_utilization=0.05, max_logprobs=1,
+                dtype="bfloat16", attention_backend=backend.partition("@")[0],
+                max_model_len=longest_of(case), max_num_seqs=64, max_num_batched_tokens=8192,
+                enable_prefix_caching=False, seed=0, kv_cache_dtype=case.cache,
+                kv_cache_memory_bytes=cache_bytes, gpu_memory_utilization=0.05, max_logprobs=1,
                 worker_extension_cls="extension.Extension")
     if case.mode == "eager":
         made["enforce_eager"] = True

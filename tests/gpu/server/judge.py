@@ -55,7 +55,7 @@ class Verdict:
 def logprobs(verdict, name, found):
     """found: records by backend, with log-probabilities."""
     mine, theirs = found["ATTNJIT"]["logprobs"], {
-        backend: record["logprobs"] for backend, record in found.items() if backend != "ATTNJIT"}
+        backend: record["logprobs"] for backend, record in found.items() if not is_ours(backend)}
     default = next((b for b in theirs if b.startswith(("FLASH", "FA3"))), None)
     other = next((b for b in theirs if b.startswith("TRITON")), None)
     if default is None:
@@ -84,10 +84,25 @@ def medians(runs):
     return found
 
 
+def is_ours(backend):
+    """attnjit, or a variant of it (run.py --vary)."""
+    return backend.startswith("ATTNJIT")
+
+
+def beside(mine, theirs):
+    """The text of a load's medians, and what is judged of them."""
+    output, tpot = (mine["output_per_s"] / theirs["output_per_s"],
+                    theirs["tpot_ms"] / mine["tpot_ms"])
+    ttft = mine["ttft_ms"] / theirs["ttft_ms"]
+    return (f"{mine['output_per_s']:.0f} tokens/s ({output:.3f}), TPOT {mine['tpot_ms']:.2f} ms "
+            f"({tpot:.3f}), TTFT {mine['ttft_ms']:.1f} ms ({1 / ttft:.3f}), {mine['repeats']} "
+            "repeats"), output, tpot, ttft
+
+
 def speeds(verdict, name, found, rows, ratios):
     mine = medians(found["ATTNJIT"]["runs"])
     default = next((record for backend, record in found.items()
-                    if backend != "ATTNJIT" and record["runs"]), None)
+                    if not is_ours(backend) and record["runs"]), None)
     theirs = medians(default["runs"]) if default else {}
     judged = found["ATTNJIT"]["model"].startswith(JUDGED)
     if not theirs:
@@ -97,13 +112,14 @@ def speeds(verdict, name, found, rows, ratios):
             verdict.say(f"{name}, {load}", "has nothing beside it", False)
             continue
         a, b = mine[load], theirs[load]
-        output, tpot = a["output_per_s"] / b["output_per_s"], b["tpot_ms"] / a["tpot_ms"]
-        ttft = a["ttft_ms"] / b["ttft_ms"]
-        text = (f"{a['output_per_s']:.0f} tokens/s ({output:.3f}), TPOT {a['tpot_ms']:.2f} ms "
-                f"({tpot:.3f}), TTFT {a['ttft_ms']:.1f} ms ({1 / ttft:.3f}), {a['repeats']} repeats")
+        text, output, tpot, ttft = beside(a, b)
         few = min(a["repeats"], b["repeats"]) < 3
         verdict.say(f"{name}, {load}", text, (min(output, tpot) >= LEAST_RATIO and ttft <= MOST_TTFT)
                     if judged and not few else None)
+        for variant, record in found.items():
+            varied = medians(record["runs"]) if "@" in variant else {}
+            if load in varied:
+                verdict.say(f"{name}, {load}, {variant}", beside(varied[load], b)[0])
         if judged and not few:
             ratios.setdefault("MLA" if "deepseek" in name else "GQA", []).extend([output, tpot])
         rows.append([f"{found['ATTNJIT']['model']}, {found['ATTNJIT']['layers']} layers",

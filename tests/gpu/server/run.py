@@ -11,8 +11,8 @@ and attnjit's wheel installed, and no network.
 check: log-probabilities of prompts and of decodes, with vLLM's default, another of its backends, and
 attnjit. speed: vLLM's default and attnjit in turns: tokens per second, times to the first token and
 per token at low and high load and of long prompts; and if asked for, log-probabilities with graphs,
-and the kernels' times in decodes. An engine that fails or does not answer ends its case; the others go
-on, and the exit code is 1.
+the kernels' times in decodes, and attnjit with other options of vllm.LLM (--vary) in the same turns.
+An engine that fails or does not answer ends its case; the others go on, and the exit code is 1.
 
 As many engines as have room on the GPU start at once and stay; one of them computes at a time. OUT gets
 a file for each stage, model, cache and backend, written anew after each measurement, so that a run
@@ -59,6 +59,8 @@ class Case:
     check_folder: pathlib.Path = None
     text: str = ""  #: what the command line calls it
     options: dict = dataclasses.field(default_factory=dict)
+    #: Of speed: further engines of attnjit, "ATTNJIT@NAME", and their options.
+    varied: dict = dataclasses.field(default_factory=dict)
 
     def cache_tokens(self, stage):
         """Of the stage's requests at once."""
@@ -92,12 +94,19 @@ def case_of(text, given):
         config = shapes.with_layers(config, int(more[1]))
     cache = more[0] if more and more[0] else "auto"
     if shapes.is_mla(config) or "head_dim" in config:
-        case = Case(name, config, cache, given.mode, text=text, options=json.loads(given.options))
+        case = Case(name, config, cache, given.mode, text=text, options=json.loads(given.options),
+                    varied=dict(map(variant, getattr(given, "vary", ()))))
         root = pathlib.Path(given.models, f"layers{config['num_hidden_layers']}")
         case.folder = shapes.write(root, name, config)
         case.check_folder = shapes.write(root, f"{name}-all-experts", shapes.all_experts(config))
         return case
     raise SystemExit(f"run: {name} says no head_dim")
+
+
+def variant(text):
+    """NAME=JSON of --vary: a backend's name in the records, and options of its own."""
+    name, _, options = text.partition("=")
+    return f"ATTNJIT@{name}", json.loads(options)
 
 
 class Record:
@@ -131,6 +140,8 @@ class Running:
         self.log.write_text("", encoding="utf-8")  # of an earlier run
         if stage == "check":
             case = dataclasses.replace(case, mode="eager", folder=case.check_folder)
+        if backend in case.varied:
+            case = dataclasses.replace(case, options={**case.options, **case.varied[backend]})
         self._pipe, theirs = multiprocessing.Pipe()
         self._process = multiprocessing.get_context(method).Process(
             target=engines.serve, args=(theirs, str(self.log), environment, make, case, backend,
@@ -250,7 +261,8 @@ def groups_of(cases, stage, room):
 
 def backends_in(case, stage):
     default, other = shapes.backends_of(case.config)
-    return (default, "ATTNJIT", other) if stage == "check" else (default, "ATTNJIT")
+    return ((default, "ATTNJIT", other) if stage == "check"
+            else (default, "ATTNJIT", *case.varied))
 
 
 def started(group, stage, out, logs, given, method):
@@ -327,6 +339,8 @@ def main():
     parser.add_argument("--cold", action="store_true", help="compile no kernels before")
     parser.add_argument("--models", default=os.path.join(tempfile.gettempdir(), "server-models"))
     parser.add_argument("--options", default="{}", help="further arguments of vllm.LLM, as JSON")
+    parser.add_argument("--vary", action="append", default=[], metavar="NAME=JSON",
+                        help="of speed: one more engine of attnjit with these arguments of vllm.LLM")
     parser.add_argument("--tiny", action="store_true", help="small models, to see how it goes")
     given = parser.parse_args()
     deadline = time.time() + given.seconds

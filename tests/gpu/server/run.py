@@ -63,9 +63,9 @@ class Case:
     varied: dict = dataclasses.field(default_factory=dict)
 
     def cache_tokens(self, stage):
-        """Of the stage's requests at once."""
+        """Of the stage's requests at once; an engine wants room for one of the longest."""
         loads = engines.LOADS.values() if stage != "check" else ()
-        return round(1.1 * max([3 * 8192] + [sum(engines.lengths_of(load, 3))
+        return round(1.1 * max([3 * 8192, engines.longest_of(self)] + [sum(engines.lengths_of(load, 3))
                                              + load.requests * (load.outputs + 32)
                                              for load in loads]))
 

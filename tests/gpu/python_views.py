@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python API on views of tensors, on the GPU at hand: python_views.py [--calls N] [--seed S].
+"""The Python API on views of tensors, on the GPU at hand: python_views.py [--calls N] [--seed S] [--seconds T].
 
 Each call draws a kind (rectangular, ragged, padded keys, pages, absorbed MLA), an element type, a mask, and then for
 every tensor a view: sliced, transposed, expanded, cut out of a wider one. What lies around a view is NaN, or a number
@@ -12,6 +12,7 @@ import collections
 import math
 import random
 import sys
+import time
 
 try:
     import torch
@@ -300,13 +301,17 @@ def begins(lengths):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="of the first call; the others follow")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no call after that")
     given = parser.parse_args()
     if torch is None or not torch.cuda.is_available():
         print("skipped: no GPU, or no torch", file=sys.stderr)
         return 77
     seen, worst, wrong = collections.Counter(), collections.Counter(), 0
+    end = time.monotonic() + given.seconds
     for seed in range(given.seed, given.seed + given.calls):
+        if time.monotonic() > end:
+            break
         case = Case(seed, "cuda")
         try:
             said = case.wrong()
@@ -319,10 +324,10 @@ def main():
             continue
         wrong += 1
         print(f"seed {seed}: {case.kind} {case.dtype} {case.mask} {case.layout} heads {case.heads}/{case.kv_heads} depth "
-              f"{case.depth}/{case.v_depth} rows {case.q_lens} keys {case.kv_lens}: {said}")
+              f"{case.depth}/{case.v_depth} rows {case.q_lens} keys {case.kv_lens}: {said}", flush=True)
         for name, shape, strides in case.views.made:
             print(f"    {name} {shape} strides {strides}")
-    print(f"{given.calls} calls, {wrong} wrong; {dict(seen)}; largest errors {dict(worst)}")
+    print(f"{sum(seen.values())} calls, {wrong} wrong; {dict(seen)}; largest errors {dict(worst)}")
     return 1 if wrong else 0
 
 

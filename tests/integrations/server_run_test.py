@@ -74,6 +74,17 @@ def runs(folder):
     assert [row[2] for row in table["rows"]] == ["low"] and "no GPU" in table["machine"], table
 
 
+def of_eight_bits(folder):
+    """Caches of fp8, MLA's too: beside backends of vLLM's that take them, over keys of manifests."""
+    done = driver("run.py", folder, "llama8b:fp8", "deepseek-16h:fp8", "--tiny", "--stage", "check",
+                  "--options", json.dumps(OPTIONS))
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert {path.stem for path in (folder / "out").glob("check-*.json")} == {
+        f"check-{name}-fp8-{backend}" for name, backends in (
+            ("llama8b", ("FLASH_ATTN", "TRITON_ATTN", "ATTNJIT")),
+            ("deepseek-16h", ("FLASHMLA", "TRITON_MLA", "ATTNJIT"))) for backend in backends}
+
+
 def failures(folder):
     """A backend that cannot be made, and one that never answers: the run ends soon, with 1."""
     bad = {**OPTIONS, "max_model_len": 1 << 30}
@@ -99,7 +110,7 @@ def serves(folder):
         assert [one["load"] for one in record["runs"]] == ["http 2"], record["runs"]
 
 
-CASES = {f.__name__: f for f in (runs, failures, serves)}
+CASES = {f.__name__: f for f in (runs, of_eight_bits, failures, serves)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or CASES:

@@ -41,6 +41,8 @@ _LIST_STEP = 64  # lists are of a multiple of so many keys
 #: once more, and six launches a layer, come to the one side alone. vLLM's FLASH_ATTN_MLA has 512,
 #: its FLASHMLA 128. `--additional-config '{"attnjit_absorbed_rows": N}'` sets another number.
 ABSORBED_ROWS = 512
+#: The same over a cache of 8 bits, which absorbed rows read their own prompt's keys of, rounded.
+ABSORBED_ROWS_OF_8_BITS = 128
 _ABSORBED_OPTION = "attnjit_absorbed_rows"
 
 
@@ -148,11 +150,13 @@ class AttnjitMLABackend(_Answers, MLACommonBackend):
 
 
 def absorbed_rows(vllm_config: Any) -> int:
-    """ABSORBED_ROWS, or what the configuration has instead."""
+    """New rows of a request up to which it is absorbed, unless it has more by its drafts."""
     if envs.VLLM_BATCH_INVARIANT:
         return 1  # a row's bits must not depend on what else its step computes
-    more = vllm_config.additional_config
-    rows = more.get(_ABSORBED_OPTION, ABSORBED_ROWS) if isinstance(more, dict) else ABSORBED_ROWS
+    eight_bits = vllm_config.cache_config.cache_dtype in EIGHT_BITS
+    rows = ABSORBED_ROWS_OF_8_BITS if eight_bits else ABSORBED_ROWS
+    if isinstance(vllm_config.additional_config, dict):
+        rows = vllm_config.additional_config.get(_ABSORBED_OPTION, rows)
     if not isinstance(rows, int) or rows < 1:
         raise ValueError(f"attnjit: {_ABSORBED_OPTION} is {rows!r}; allowed: a number from 1 on")
     return rows

@@ -29,6 +29,18 @@ def fill(model):
                     weight[:rows] *= 3.0
 
 
+#: Of caches of fp8: none is 1, so that a backend that forgets one is found.
+SCALES = {"_q_scale": 0.5, "_k_scale": 0.25, "_v_scale": 2.0}
+
+
+def set_scales(module):
+    """Of a layer of attention, as a checkpoint has them."""
+    for name, value in SCALES.items():
+        if hasattr(module, name):
+            getattr(module, name).fill_(value)
+            setattr(module, f"{name}_float", value)
+
+
 class Extension:
     """Methods of each worker, for collective_rpc."""
 
@@ -42,6 +54,11 @@ class Extension:
             for module in model.modules():  # MLA's absorbed matrices follow from kv_b_proj
                 if hasattr(module, "W_UK_T"):
                     module.process_weights_after_loading(torch.bfloat16)
+            # NOTE: graphs that were captured have numbers of the old ones.
+            if self.vllm_config.model_config.enforce_eager:
+                for layer in self.vllm_config.compilation_config.static_forward_context.values():
+                    if "fp8" in getattr(layer, "kv_cache_dtype", ""):
+                        set_scales(layer)
         torch.accelerator.synchronize()
 
     def about(self):

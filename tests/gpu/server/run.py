@@ -260,7 +260,7 @@ def groups_of(cases, stage, room):
 
 
 def backends_in(case, stage):
-    default, other = shapes.backends_of(case.config)
+    default, other = shapes.backends_of(case.config, case.cache)
     return ((default, "ATTNJIT", other) if stage == "check"
             else (default, "ATTNJIT", *case.varied))
 

@@ -75,9 +75,11 @@ def is_mla(config):
     return "kv_lora_rank" in config
 
 
-def backends_of(config):
+def backends_of(config, cache="auto"):
     """vLLM's default for the card, and another of its own that says what a deviation is worth."""
-    return ("FLASH_ATTN_MLA", "TRITON_MLA") if is_mla(config) else ("FLASH_ATTN", "TRITON_ATTN")
+    if is_mla(config):  # the first that takes the cache
+        return ("FLASHMLA" if cache.startswith("fp8") else "FLASH_ATTN_MLA", "TRITON_MLA")
+    return ("FLASH_ATTN", "TRITON_ATTN")
 
 
 def with_layers(config, layers):

@@ -13,8 +13,11 @@ TOKEN = 7
 
 class Worker(WorkerBase):
     def init_device(self):
-        self.configured = get_current_vllm_config().attention_config.backend
-        self.backend = get_attn_backend(64, torch.bfloat16, "auto")
+        config = get_current_vllm_config()
+        self.configured = config.attention_config.backend
+        of_mla = config.model_config.use_mla
+        self.backend = get_attn_backend(576 if of_mla else 64, torch.bfloat16,
+                                        config.cache_config.cache_dtype, use_mla=of_mla)
 
     def load_model(self, *, load_dummy_weights=False):
         pass

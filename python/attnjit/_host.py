@@ -20,8 +20,9 @@ from ._abi import command_path
 from ._errors import AttnjitError, MissingError, error_class, refused, wrong_type
 from ._nvrtc import nvrtc_path
 from ._tensors import DLPackView, dtype_name, packed
-from ._types import (Backend, Config, EmulatorModel, Input, Lengths, SpecFields, Verification)
-from .masks import BLOCK_ARRAYS, HostArray, Mask, Modification, as_mask, as_score_mod
+from ._types import (Backend, Config, EmulatorModel, Input, Lengths, Numbers, SpecFields, Verification)
+from .masks import (BLOCK_ARRAYS, HostArray, Mask, Modification, ScoreMod, as_mask,
+                    as_score_mod)
 
 # What .npy calls the element types of tensors.
 _DESCR = {"float16": "<f2", "float32": "<f4", "float64": "<f8", "uint8": "|u1", "int32": "<i4",
@@ -221,11 +222,6 @@ def _flags(**values: Any) -> List[str]:
             for word in ("--" + name.replace("_", "-"), str(value))]
 
 
-# What numbers of a launch cannot be called.
-_FLAGS = ("backend", "q_len", "kv_len", "batch", "input", "seed", "seeds", "scale", "model", "sm_count",
-          "dump", "spec", "inputs", "param")
-
-
 def _lengths(lengths: Optional[Lengths]) -> Optional[str]:
     if lengths is None:
         return None
@@ -264,7 +260,7 @@ def verify(spec: Union[str, SpecFields, Mapping[str, object]], *, backend: Backe
            q_len: Optional[Lengths] = None, kv_len: Optional[Lengths] = None,
            batch: Optional[int] = None, input: Input = "normal", seed: int = 0,
            seeds: Optional[int] = None, scale: Optional[float] = None,
-           numbers: Optional[Mapping[str, float]] = None,
+           numbers: Optional[Numbers] = None,
            model: Optional[EmulatorModel] = None, sm_count: Optional[int] = None,
            dump: Optional[str] = None) -> Verification:
     """Runs a spec's kernel over random tensors, and compares it with the float64 reference.
@@ -296,14 +292,16 @@ def verify(spec: Union[str, SpecFields, Mapping[str, object]], *, backend: Backe
         MissingError: there is no NVRTC, or with "gpu" no GPU.
     """
     text, made = _given_spec(spec)
-    for name in numbers or {}:
-        if name in _FLAGS:
-            raise refused(f"numbers has {name}, which is an argument of verify()", "numbers")
+    given = dict(numbers or {})
+    for name in given:
+        if name not in Numbers.__annotations__:
+            raise refused(f"numbers has {name!r}; allowed: {', '.join(Numbers.__annotations__)}",
+                          "numbers")
     with Inputs(*made) as inputs:
         words = ["verify", "--spec", "-",
                  *_flags(backend=backend, q_len=_lengths(q_len), kv_len=_lengths(kv_len),
                          batch=batch, input=input, seed=seed, seeds=seeds, scale=scale, model=model,
-                         sm_count=sm_count, dump=dump, **dict(numbers or {})), *inputs.flags]
+                         sm_count=sm_count, dump=dump, **given), *inputs.flags]
         return run_command(words, text)  # type: ignore[return-value]
 
 
@@ -338,13 +336,39 @@ class Picture:
         return self.svg
 
 
+class ScorePicture:
+    """What a score modification makes of scores. It prints as text, and a notebook draws it.
+
+    Attributes:
+        text: a line for each row of cells, in shades of signs, and some scores before and after.
+        svg: the cells in shades and curves of scores before and after, for light and dark pages.
+        rows: what becomes of the score in each cell; None where the mask hides it.
+        cell: the queries and the keys of a cell, which has the score of its middle.
+    """
+
+    def __init__(self, answer: Mapping[str, Any], svg: str) -> None:
+        self.rows: List[List[Optional[float]]] = answer["rows"]
+        self.cell = (int(answer["cell_queries"]), int(answer["cell_keys"]))
+        self.text: str = answer["text"]
+        self.svg = svg
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+
+def _check_counts(**counts: Any) -> None:
+    for name, value in counts.items():
+        if not isinstance(value, int) or value < (1 if name in ("group", "heads") else 0):
+            raise refused(f"{name} is {value!r}; allowed: an int, not negative", name)
+
+
 def _tiles_of(mask: Mask, q_len: int, kv_len: int, tile: Tuple[int, int], sequence: int, head: int,
               group: int, picture: bool) -> Tuple[Dict[str, Any], str]:
     """What `attnjit plan --draw-mask --tile` says of a mask, and its SVG if that is wanted."""
-    for name, value in (("q_len", q_len), ("kv_len", kv_len), ("sequence", sequence),
-                        ("head", head), ("group", group)):
-        if not isinstance(value, int) or value < (1 if name == "group" else 0):
-            raise refused(f"{name} is {value!r}; allowed: an int, not negative", name)
+    _check_counts(q_len=q_len, kv_len=kv_len, sequence=sequence, head=head, group=group)
     batch, heads = sequence + 1, head + 1
     if mask.tensor is not None:
         extents = (1, 1, 1, *mask.tensor.shape)[-4:]
@@ -366,15 +390,16 @@ def _tiles_of(mask: Mask, q_len: int, kv_len: int, tile: Tuple[int, int], sequen
             return answer, file.read()
 
 
-def _extents(mask: Mask) -> Tuple[int, int]:
-    """The lengths that a mask's own arrays suggest."""
-    if mask.tensor is not None:
-        rows, keys = (1, *mask.tensor.shape)[-2:]
-        if isinstance(mask.spec, Mapping) and '"bits"' in mask.json:
-            keys *= 8
-        return int(rows if rows > 1 else keys), int(keys)
-    longest = max([int(one.shape[-1]) for one in mask.params.values()
-                   if getattr(one, "shape", ())], default=64)
+def _extents(*modifications: Modification) -> Tuple[int, int]:
+    """The lengths that arrays of masks and of score modifications suggest."""
+    for one in modifications:
+        if isinstance(one, Mask) and one.tensor is not None:
+            rows, keys = (1, *one.tensor.shape)[-2:]
+            if isinstance(one.spec, Mapping) and '"bits"' in one.json:
+                keys *= 8
+            return int(rows if rows > 1 else keys), int(keys)
+    longest = max([int(array.shape[-1]) for one in modifications for array in one.params.values()
+                   if getattr(array, "shape", ())], default=64)
     return longest, longest
 
 
@@ -406,3 +431,33 @@ def draw(mask: Mask, q_len: Optional[int], kv_len: Optional[int], columns: int, 
     width = max(1, -(-keys // columns))
     height = 1 if width == 1 else 2 * width  # signs are twice as high as wide
     return Picture(*_tiles_of(mask, rows, keys, (height, width), sequence, head, group, True))
+
+
+def draw_score_mod(modification: ScoreMod, q_len: Optional[int], kv_len: Optional[int],
+                   score: float, mask: Any, heads: Optional[int], head: int, sequence: int,
+                   group: int) -> ScorePicture:
+    """ScoreMod.draw()"""
+    shown = as_mask(mask)
+    modification = modification.renamed(shown.params)
+    rows, keys = _extents(shown, modification)
+    if q_len is not None:
+        rows = keys = q_len
+    if kv_len is not None:
+        keys = kv_len
+    if heads is None:
+        of_tensor = 0 if modification.tensor is None else int(modification.tensor.shape[0])
+        heads = of_tensor or -(-max(8, head + 1) // group) * group
+    _check_counts(q_len=rows, kv_len=keys, sequence=sequence, head=head, group=group, heads=heads)
+    spec = {"num_q_heads": heads, "group": group, "qk_depth": 64, "mask": shown.spec,
+            "score_mod": modification.spec}
+    with Inputs(shown, modification) as inputs:
+        inputs.add_mask(shown)
+        if modification.tensor is not None:
+            inputs.add("slopes", modification.tensor)
+        path = os.path.join(inputs.path, "score_mod.svg")
+        answer = run_command(
+            ["plan", "--spec", "-", "--draw-score-mod", "--inputs", inputs.path, "-o", path,
+             *inputs.flags, *_flags(batch=sequence + 1, q_len=rows, kv_len=keys, score=float(score),
+                                    sequence=sequence, head=head)], json.dumps(spec))
+        with open(path, encoding="utf-8") as file:
+            return ScorePicture(answer, file.read())

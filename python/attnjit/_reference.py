@@ -42,7 +42,8 @@ def reference(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
     """softmax(score_mod(scale * q k^T) where mask) v in float64 on the CPU. No GPU is needed.
 
     It is what `attnjit verify` compares kernels with: the arguments are those of attention(), and
-    with `page_table` those of paged_attention(). Bounds on lengths are not needed.
+    with `page_table` those of paged_attention(). Bounds on lengths are not needed. For absorbed MLA
+    give a cache [pages, page_size, 1, latent + rope] as k, and its first `latent` elements as v.
 
     Args:
         q, k, v: as attention() or paged_attention() takes them, but of numpy or of torch on any
@@ -60,7 +61,8 @@ def reference(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
 
     Raises:
         InvalidError: tensors do not fit one another, or an index lies outside.
-        UnsupportedError: the mask or the score modification is trusted code.
+        UnsupportedError: the mask or the score modification is trusted code. Lists of keys
+            (topk_indices) and the format dsv32 of a cache are not taken.
     """
     if layout not in ("bshd", "bhsd"):
         raise refused(f'layout is {layout!r}; allowed: "bshd", "bhsd"', "layout")

@@ -58,6 +58,14 @@ class SpecFields(TypedDict, total=False):
     mask_map: bool
 
 
+class Numbers(TypedDict, total=False):
+    """What the masks and the score modification of a spec may leave to the launch."""
+
+    window: int
+    chunk: int
+    cap: float
+
+
 class Verification(TypedDict):
     """What verify() found (docs/command-line.md)."""
 

@@ -25,7 +25,7 @@ from ._tensors import dtype_name, packed, view
 from .language import Array, Symbol
 
 if TYPE_CHECKING:
-    from ._host import Picture
+    from ._host import Picture, ScorePicture
 
 # FlexAttention counts the rows of this call, specs the positions in the sequence.
 _Q_IDX = {"row": Symbol("q_row", "int", natural=True),
@@ -198,6 +198,37 @@ class ScoreMod(Modification):
     """How a score is changed after scaling and before masking."""
 
     field = "score_mod"
+
+    def draw(self, q_len: Optional[int] = None, kv_len: Optional[int] = None, *,
+             score: float = 0.0, mask: Any = None, heads: Optional[int] = None, head: int = 0,
+             sequence: int = 0, group: int = 1) -> "ScorePicture":
+        """What becomes of scores: text where it is printed, and a drawing in a notebook.
+
+        Args:
+            q_len, kv_len: rows of the call and keys; None: the length of the longest array that
+                the code reads, else 64.
+            score: the score that each place is asked about.
+            mask: as attention() takes it: what it hides is left blank.
+            heads: query heads, by which ALiBi has its slopes; None: as many as slopes were given,
+                else 8 or as many as `head` needs.
+            head, sequence, group: whose, as Mask.dense() takes them.
+
+        Returns:
+            A picture with `text`, `svg` and `rows`.
+
+        Raises:
+            InvalidError: a parameter or a number has no value, or there is nothing to draw.
+            UnsupportedError: it is trusted code, which only a GPU's compiler reads.
+        """
+        from . import _host
+        return _host.draw_score_mod(self, q_len, kv_len, score, mask, heads, head, sequence, group)
+
+    def _repr_svg_(self) -> Optional[str]:
+        """What a notebook shows of it; None: it has no picture, and draw() says why."""
+        try:
+            return self.draw().svg
+        except AttnjitError:
+            return None
 
 
 _NAMED: Dict[str, Modification] = {

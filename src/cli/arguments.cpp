@@ -261,29 +261,33 @@ class Parser {
 
   static void add_values(CLI::App* app, ProblemArguments& problem) {
     app->add_option("--seed", problem.seed, "Seed of the inputs; default 0")->group("Problem");
-    add_numbers(app, problem, "; drawn from the seed where not given");
+    add_numbers(app, problem, true);
   }
 
   /// What a launch is given beside tensors.
-  static void add_numbers(CLI::App* app, ProblemArguments& problem,
-                          const std::string& otherwise = {}) {
+  /// @param sampled what is not given has a default, or is drawn from the seed
+  static void add_numbers(CLI::App* app, ProblemArguments& problem, bool sampled) {
     const char* group = "Problem";
     app->add_option("--scale", problem.scale, "Score scale; default 1/sqrt(qk_depth)")
         ->group(group);
-    for (const spec::ScalarFlag& flag : spec::scalar_flags()) add_scalar(app, problem, flag);
+    for (const spec::ScalarFlag& flag : spec::scalar_flags())
+      add_scalar(app, problem, flag, sampled);
     may_be_repeated(app->add_option("--param", problem.params,
-                                    "Value of a parameter of custom code" + otherwise))
+                                    std::string("Value of a parameter of custom code") +
+                                        (sampled ? "; drawn from the seed where not given" : "")))
         ->type_name("NAME=VALUE|NAME=@F.npy")
         ->group(group);
   }
 
   /// A number of a mask or a score modification that the spec leaves to the launch.
-  static void add_scalar(CLI::App* app, ProblemArguments& problem, const spec::ScalarFlag& flag) {
+  static void add_scalar(CLI::App* app, ProblemArguments& problem, const spec::ScalarFlag& flag,
+                         bool sampled) {
     const std::string name(flag.traits.name);
     std::string flag_name = "--" + name;
     std::replace(flag_name.begin(), flag_name.end(), '_', '-');
-    const std::string help = fmt::format("The {} at launch where the spec gives none; default {}",
-                                         name, flag.traits.sample);
+    const std::string help =
+        fmt::format("The {} at launch where the spec gives none; {}", name,
+                    sampled ? fmt::format("default {}", flag.traits.sample) : "needed there");
     const auto take = [&problem, name](auto value) {
       problem.scalars[name] = static_cast<double>(value);
     };
@@ -321,19 +325,23 @@ class Parser {
                     "Number of SMs of the GPU; default: that of an H200, a B200 or a GB300");
     app->add_flag("--draw-mask", plan_.draw_mask,
                   "Show instead which tiles of scores the mask hides, shows, or cuts");
-    app->add_option("-o,--output", plan_.picture, "File for that picture, in SVG")
+    app->add_flag("--draw-score-mod", plan_.draw_score_mod,
+                  "Show instead what the score modification makes of scores");
+    app->add_option("--score", plan_.score, "With --draw-score-mod: of which; default 0");
+    app->add_option("-o,--output", plan_.picture, "File for the picture, in SVG")
         ->type_name("F.svg");
     app->add_option("--tile", plan_.tile,
                     "Tiles of this size in place of the kernel's, by asking about each score; 1x1 "
                     "shows all")
         ->type_name("QUERIESxKEYS");
-    app->add_option("--sequence", plan_.sequence, "With --tile: whose scores; default 0");
-    app->add_option("--head", plan_.head, "With --tile: the query head; default 0");
+    app->add_option("--sequence", plan_.sequence,
+                    "With --tile or --draw-score-mod: whose scores; default 0");
+    app->add_option("--head", plan_.head, "The same: the query head; default 0");
     app->add_option("--inputs", plan_.inputs,
-                    "With --tile: folder of what the mask reads, as mask.npy and param_NAME.npy")
+                    "The same: folder of what is read, as mask.npy, slopes.npy and param_NAME.npy")
         ->type_name("DIR");
     add_lengths(app, plan_.problem);
-    add_values(app, plan_.problem);
+    add_numbers(app, plan_.problem, false);
   }
 
   void generate() {
@@ -417,7 +425,7 @@ class Parser {
         ->type_name("DIR");
     app->add_option("-o,--output", reference_.output, "Folder for o.npy and lse.npy, in float64")
         ->type_name("DIR");
-    add_numbers(app, reference_.problem);
+    add_numbers(app, reference_.problem, false);
   }
 
   void emulate() {

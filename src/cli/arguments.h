@@ -41,8 +41,9 @@ struct PlanArguments {
   SpecArguments spec;
   std::string config = "auto";
   std::optional<std::int64_t> max_prompt_len, batch, sm_count;
-  bool draw_mask = false;
-  std::string picture;  ///< file for the mask as SVG; empty: none
+  bool draw_mask = false, draw_score_mod = false;
+  double score = 0;     ///< that the score modification is asked about
+  std::string picture;  ///< file for the picture as SVG; empty: none
   std::string tile;     ///< QUERIESxKEYS; empty: the kernel's
   std::int64_t sequence = 0, head = 0;
   std::string inputs;        ///< folder of tensors that the mask reads; empty: none

@@ -22,8 +22,7 @@ namespace {
 constexpr int kMaxTiles = 1024;                             // in a row, and rows
 constexpr std::int64_t kMaxScores = std::int64_t{1} << 26;  // that are asked about
 
-/// A mask in words: its name, its code, or its parts.
-std::string title_of(const nlohmann::json& mask) {
+std::string words_of(const nlohmann::json& mask) {
   if (!mask.is_object()) return mask.is_string() ? mask.get<std::string>() : "null";
   if (mask.contains("code")) return mask.at("code").get<std::string>();
   const std::string kind = mask.value("kind", "null");
@@ -31,7 +30,7 @@ std::string title_of(const nlohmann::json& mask) {
   if (mask.contains("of")) {
     for (const nlohmann::json& part : mask.at("of")) {
       if (!text.empty()) text += kind == "and" ? " & " : " | ";
-      text += title_of(part);
+      text += words_of(part);
     }
     return "(" + text + ")";
   }
@@ -41,11 +40,6 @@ std::string title_of(const nlohmann::json& mask) {
             (value.is_string() ? value.get<std::string>() : value.dump());
   }
   return kind + text;
-}
-
-std::string title_of(const ResolvedSpec& spec) {
-  const auto json = nlohmann::json::parse(spec_to_json(spec.given()), nullptr, false);
-  return title_of(json.value("mask", nlohmann::json("null")));
 }
 
 Status check_tiles(const MaskPicture& picture, std::int64_t rows, std::int64_t columns) {
@@ -113,6 +107,31 @@ const TileKind& kind_of(const spec::TileStatus& tile) {
   return !tile.seen ? kTileKinds[0] : tile.hidden ? kTileKinds[1] : kTileKinds[2];
 }
 
+std::string title_of(const AttentionSpec& spec, const char* field) {
+  const auto json = nlohmann::json::parse(spec_to_json(spec), nullptr, false);
+  return json.contains(field) ? words_of(json.at(field)) : "none";
+}
+
+Result<spec::Coordinates> coordinates_of(const verify::Problem& problem, std::int64_t sequence,
+                                         std::int64_t head) {
+  for (const auto& [name, index, count] : {std::tuple{"sequence", sequence, problem.batch},
+                                           std::tuple{"head", head, problem.spec.num_q_heads}}) {
+    if (index < 0 || index >= count) {
+      return make_error(ErrorCode::kInvalid, fmt::format("is {}; there are {}", index, count), name,
+                        "they are counted from 0");
+    }
+  }
+  const auto b = static_cast<std::size_t>(sequence);
+  spec::Coordinates at;
+  at.b = static_cast<std::int32_t>(sequence);
+  at.h = static_cast<std::int32_t>(head);
+  at.kv_h = at.h / problem.spec.group;
+  at.q_len = problem.q_lens[b];
+  at.kv_len = problem.kv_lens[b];
+  for (std::size_t i = 0; i < b; ++i) at.first_row += problem.q_lens[i];
+  return at;
+}
+
 std::int64_t MaskPicture::count(const TileKind& kind) const {
   std::int64_t found = 0;
   for (const auto& row : rows) {
@@ -163,7 +182,7 @@ Result<MaskPicture> draw_mask(const ResolvedSpec& spec, const KernelPlan& plan,
   if (!params) return params.error();
 
   MaskPicture picture;
-  picture.title = title_of(spec);
+  picture.title = title_of(problem->spec, "mask");
   picture.of_kernel = true;
   // The queries that one warpgroup has.
   if (plan.sm90) {
@@ -212,21 +231,13 @@ Result<MaskPicture> draw_scores(const ResolvedSpec& spec, ScoreTiles tiles,
   }
   Result<verify::Problem> problem = verify::shape_problem(spec, request);
   if (!problem) return std::move(problem).error();
-  for (const auto& [name, index, count] : {std::tuple{"sequence", tiles.sequence, problem->batch},
-                                           std::tuple{"head", tiles.head, spec->num_q_heads}}) {
-    if (index < 0 || index >= count) {
-      return make_error(ErrorCode::kInvalid, fmt::format("is {}; there are {}", index, count), name,
-                        "they are counted from 0");
-    }
-  }
-  const auto b = static_cast<int>(tiles.sequence), h = static_cast<int>(tiles.head);
+  Result<spec::Coordinates> at = coordinates_of(*problem, tiles.sequence, tiles.head);
+  if (!at) return std::move(at).error();
   MaskPicture picture;
-  picture.title = title_of(spec);
+  picture.title = title_of(problem->spec, "mask");
   picture.tile_queries = tiles.queries;
   picture.tile_keys = tiles.keys;
-  picture.q_len = problem->q_lens[static_cast<std::size_t>(b)];
-  picture.kv_len = problem->kv_lens[static_cast<std::size_t>(b)];
-  const int q_len = picture.q_len, kv_len = picture.kv_len;
+  const int q_len = picture.q_len = at->q_len, kv_len = picture.kv_len = at->kv_len;
   const std::int64_t rows = (std::int64_t{q_len} + tiles.queries - 1) / tiles.queries;
   const std::int64_t columns = (std::int64_t{kv_len} + tiles.keys - 1) / tiles.keys;
   if (Status s = check_tiles(picture, rows, columns); !s) return std::move(s).error();
@@ -236,14 +247,12 @@ Result<MaskPicture> draw_scores(const ResolvedSpec& spec, ScoreTiles tiles,
         fmt::format("{} queries and {} keys have more than {} scores", q_len, kv_len, kMaxScores),
         q_len > kv_len ? "q_len" : "kv_len");
   }
-  if (Status s = verify::give_mask_tensors(std::move(tiles.tensors), request, *problem); !s) {
+  if (Status s = verify::give_modification_tensors(std::move(tiles.tensors), request, *problem);
+      !s) {
     return std::move(s).error();
   }
   const Result<verify::MaskAndScoreMod> rules = verify::MaskAndScoreMod::of(*problem);
   if (!rules) return rules.error();
-  std::int64_t before = 0;
-  for (int i = 0; i < b; ++i) before += problem->q_lens[static_cast<std::size_t>(i)];
-  const auto first_row = static_cast<std::int32_t>(before);
   picture.rows.assign(static_cast<std::size_t>(rows),
                       std::vector<spec::TileStatus>(static_cast<std::size_t>(columns),
                                                     spec::TileStatus{false, false}));
@@ -252,8 +261,9 @@ Result<MaskPicture> draw_scores(const ResolvedSpec& spec, ScoreTiles tiles,
     for (int key = 0; key < kv_len; ++key) {
       spec::TileStatus& tile = of_row[static_cast<std::size_t>(key / tiles.keys)];
       if (tile.seen && tile.hidden) continue;
-      const bool visible = rules->visible(
-          {b, h, h / spec->group, row + kv_len - q_len, key, q_len, kv_len, first_row});
+      at->q_idx = row + kv_len - q_len;
+      at->kv_idx = key;
+      const bool visible = rules->visible(*at);
       (visible ? tile.seen : tile.hidden) = true;
     }
   }

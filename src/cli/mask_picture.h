@@ -30,6 +30,15 @@ inline constexpr TileKind kTileKinds[] = {
 };
 const TileKind& kind_of(const spec::TileStatus& tile);
 
+/// A mask or a score modification in words: its name, its code, or its parts.
+/// @param field "mask", "score_mod"
+std::string title_of(const AttentionSpec& spec, const char* field);
+
+/// The coordinates of a sequence's and a head's scores, but for the query and the key. Errors:
+/// kInvalid of a sequence or a head that there is none of.
+Result<spec::Coordinates> coordinates_of(const verify::Problem& problem, std::int64_t sequence,
+                                         std::int64_t head);
+
 struct MaskPicture {
   std::string title;  ///< the mask, in words
   bool of_kernel = false;
@@ -46,8 +55,8 @@ struct MaskPicture {
 };
 
 /// The tiles of the kernel, of the first head of the first sequence. Errors: kInvalid where a
-/// parameter has no value, or there are too many tiles to draw; kUnsupported where the spec is, or
-/// the mask is no expression.
+/// parameter or a number has no value, or there are too many tiles to draw; kUnsupported where the
+/// spec is, or the mask is no expression.
 Result<MaskPicture> draw_mask(const ResolvedSpec& spec, const KernelPlan& plan,
                               const verify::ProblemRequest& request);
 

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <string_view>
 
 #include "cli/mask_picture.h"
+#include "cli/svg.h"
 
 namespace attnjit::cli {
 namespace {
@@ -39,34 +39,6 @@ constexpr std::string_view kStyle = R"(<style>
 }
 </style>
 )";
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '&')
-      out += "&amp;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
-  }
-  return out;
-}
-
-/// "4,096"
-std::string grouped(std::int64_t number) {
-  std::string digits = std::to_string(number);
-  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) {
-    digits.insert(static_cast<std::size_t>(at), ",");
-  }
-  return digits;
-}
-
-std::string px(double value) { return fmt::format("{:.6g}", std::round(value * 100) / 100); }
 
 /// One axis: how long it is in elements and on paper.
 struct Axis {

@@ -60,14 +60,14 @@ class Giver {
     if (spec_.sink) {
       if (Status s = take("sink", Dtype::kF32, {spec_.num_q_heads}); !s) return s;
     }
-    if (spec_.score_mod.slopes) {
-      if (Status s = take("slopes", Dtype::kF32, {spec_.num_q_heads}); !s) return s;
-    }
     return take_lists();
   }
 
   /// After the lengths are known.
-  Status take_mask(const ProblemRequest& request) {
+  Status take_modifications(const ProblemRequest& request) {
+    if (spec_.score_mod.slopes) {
+      if (Status s = take("slopes", Dtype::kF32, {spec_.num_q_heads}); !s) return s;
+    }
     if (Status s = take_materialized(); !s) return s;
     if (Status s = take_params(request); !s) return s;
     return take_blocks();
@@ -376,14 +376,15 @@ Result<Problem> given_problem(const AttentionSpec& spec, NamedTensors given,
   if (has_own_rope(problem->spec)) return unsupported("rope_dtype");
   Giver giver(std::move(given), *problem);
   if (Status s = giver.take_call(); !s) return std::move(s).error();
-  if (Status s = giver.take_mask(request); !s) return std::move(s).error();
+  if (Status s = giver.take_modifications(request); !s) return std::move(s).error();
   if (Status s = giver.finish(); !s) return std::move(s).error();
   return problem;
 }
 
-Status give_mask_tensors(NamedTensors given, const ProblemRequest& request, Problem& problem) {
+Status give_modification_tensors(NamedTensors given, const ProblemRequest& request,
+                                 Problem& problem) {
   Giver giver(std::move(given), problem);
-  if (Status s = giver.take_mask(request); !s) return s;
+  if (Status s = giver.take_modifications(request); !s) return s;
   return giver.finish();
 }
 

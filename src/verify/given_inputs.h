@@ -27,8 +27,10 @@ Result<NamedTensors> read_inputs(const std::string& folder);
 Result<Problem> given_problem(const AttentionSpec& spec, NamedTensors given,
                               const ProblemRequest& request);
 
-/// What a mask reads of a problem that has its shapes: the materialized mask, the parameters and
-/// the lists of blocks. Errors: as given_problem, also where one of the first two is missing.
-Status give_mask_tensors(NamedTensors given, const ProblemRequest& request, Problem& problem);
+/// What the mask and the score modification read of a problem that has its shapes: the materialized
+/// mask, slopes, the parameters and the lists of blocks. Errors: as given_problem, also where one
+/// of the first three is missing.
+Status give_modification_tensors(NamedTensors given, const ProblemRequest& request,
+                                 Problem& problem);
 
 }  // namespace attnjit::verify

@@ -87,7 +87,8 @@ Status fill_launch_scalars(AttentionSpec& spec, const ProblemRequest& request) {
     taken.insert(scalar.name);
   });
   if (!missing.empty()) {
-    return invalid(missing, "is missing: the spec leaves it to the launch; say it in the spec");
+    return make_error(ErrorCode::kInvalid, "is missing: the spec leaves it to the launch", missing,
+                      "say it in the spec, or as a flag of the command");
   }
   for (const auto& [name, value] : request.scalars) {
     if (taken.contains(name)) continue;

@@ -209,6 +209,11 @@ TEST(DrawMask, SaysWhatItLacks) {
   const std::string window =
       R"({"kind": "custom", "name": "w", "code": "kv_idx < p.w", "params": [{"name": "w", "type": "i32"}]})";
   EXPECT_EQ(error(draw(window)).field, "param w");
+  // A number that the spec leaves to the launch, for whole tiles and for scores.
+  PlanArguments number = draw(R"({"kind": "sliding_window"})");
+  EXPECT_EQ(error(number).field, "window");
+  number.tile = "1x1";
+  EXPECT_EQ(error(number).field, "window");
   const std::string trusted =
       R"({"kind": "custom", "name": "t", "trusted": true, "code": "return true;"})";
   EXPECT_EQ(error(draw(trusted)).code, ErrorCode::kUnsupported);
@@ -266,6 +271,15 @@ TEST(DrawMask, TheSvgHasTrueProportionsAxesAndALegend) {
   EXPECT_EQ(style.find("\n.full"), std::string::npos);
 }
 
+TEST(DrawMask, ANumberOfTheLaunchIsInTheTitle) {
+  PlanArguments arguments = draw(R"({"kind": "sliding_window"})");
+  arguments.problem.scalars["window"] = 200;
+  for (const char* const tile : {"", "64x64"}) {
+    arguments.tile = tile;
+    EXPECT_NE(svg_of(arguments).find("<title>sliding_window of window 200: "), std::string::npos);
+  }
+}
+
 TEST(DrawMask, AThinSvgIsStretchedAndSaysSo) {
   PlanArguments arguments = draw("causal");
   arguments.problem.q_len = "1";
@@ -290,7 +304,7 @@ TEST(DrawMask, TilesOfAnySizeAreAskedScoreByScore) {
   EXPECT_EQ(rows_of(arguments), (std::vector<std::string>{"###..", "####.", "#####"}));
   arguments.tile = "2x2";
   EXPECT_EQ(rows_of(arguments), (std::vector<std::string>{"#/.", "###"}));
-  // Whose scores: what hangs on the head is its own.
+  // Whose scores: what names the head is its own.
   arguments = draw(R"({"kind": "custom", "name": "w", "code": "kv_idx == h"})");
   arguments.tile = "1x1";
   arguments.problem.q_len = "1";
@@ -311,6 +325,68 @@ TEST(DrawMask, TilesOfAnySizeAreAskedScoreByScore) {
   arguments.tile = "1x1";
   arguments.problem.q_len = arguments.problem.kv_len = "100000";
   EXPECT_EQ(run_plan(arguments).error().code, ErrorCode::kInvalid);
+}
+
+PlanArguments draw_score_mod(const std::string& mod) {
+  PlanArguments arguments = draw("causal");
+  arguments.spec.flags.emplace_back("score_mod", mod);
+  arguments.draw_mask = false;
+  arguments.draw_score_mod = true;
+  arguments.problem.q_len = "2";
+  arguments.problem.kv_len = "3";
+  return arguments;
+}
+
+TEST(DrawScoreMod, SaysWhatBecomesOfAScore) {
+  PlanArguments arguments = draw_score_mod("alibi");  // of two heads: slopes of 1/16 and 1/256
+  arguments.score = 2;
+  const nlohmann::json json = nlohmann::json::parse(run_plan(arguments)->json);
+  EXPECT_EQ(json["rows"].dump(), "[[1.9375,2.0,null],[1.875,1.9375,2.0]]");
+  EXPECT_EQ(json["before"].front(), -100);
+  ASSERT_EQ(json["curves"].size(), 3u);  // the key in the middle is a quarter's and a half's
+  EXPECT_EQ(json["curves"][0]["after"].back(), 100);
+  EXPECT_EQ(json["curves"][2]["kv_idx"], 0);
+  EXPECT_EQ(json["curves"][2]["after"].back(), 99.875);
+  arguments.head = 1;
+  EXPECT_EQ(nlohmann::json::parse(run_plan(arguments)->json)["rows"][1][0], 2 - 2 / 256.0);
+  // What is the same at all places is one curve.
+  const std::string cap = R"({"kind": "softcap", "cap": 8})";
+  EXPECT_EQ(nlohmann::json::parse(run_plan(draw_score_mod(cap))->json)["curves"].size(), 1u);
+}
+
+TEST(DrawScoreMod, TheSvgHasShadesAndCurves) {
+  const std::string svg = svg_of(draw_score_mod("alibi"));
+  EXPECT_TRUE(svg.starts_with("<svg ")) << svg;
+  for (const char* const part :
+       {"<title>alibi: what it makes of scores</title>", ">score before</text>", ">keys</text>",
+        "what becomes of a score of 0:", ">key 2</text>", "prefers-color-scheme:dark"}) {
+    EXPECT_NE(svg.find(part), std::string::npos) << part << " is not in " << svg;
+  }
+  const std::vector<double> shades = numbers_of(svg, "<rect class=\"cell\"", "fill-opacity");
+  ASSERT_EQ(shades.size(), 5u);  // of six places one is hidden
+  EXPECT_EQ(shades[1], 1);
+  EXPECT_EQ(shades[2], 0.12);
+}
+
+TEST(DrawScoreMod, SaysWhatItLacks) {
+  const auto field = [](const PlanArguments& arguments) {
+    const Result<Report> report = run_plan(arguments);
+    EXPECT_FALSE(report);
+    return report ? std::string() : report.error().field;
+  };
+  EXPECT_EQ(field(draw_score_mod(R"({"kind": "softcap"})")), "cap");
+  EXPECT_EQ(field(draw_score_mod(R"({"kind": "alibi", "slopes": true})")), "slopes");
+  PlanArguments arguments = draw_score_mod("alibi");
+  arguments.head = 2;
+  EXPECT_EQ(field(arguments), "head");
+  arguments.head = 0;
+  arguments.problem.q_len = "0";
+  EXPECT_EQ(field(arguments), "q_len");
+  arguments.draw_mask = true;
+  EXPECT_EQ(field(arguments), "draw_score_mod");
+  arguments = draw("causal");
+  arguments.score = 1;
+  EXPECT_EQ(field(arguments), "score");
 }
 
 TEST(DrawMask, ATensorThatIsGivenIsDrawn) {

@@ -5,6 +5,7 @@ host_test.py BUILD_FOLDER runs itself in an environment with numpy. The referenc
 attention in plain numpy, written here.
 """
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -240,6 +241,15 @@ error = raises(attnjit.InvalidError, "mask", attnjit.reference, q, k, v, mask="c
 assert error.line == 0 and "did you mean `causal`" in str(error), error
 assert "attnjit.reference" in raises(attnjit.InvalidTypeError, "q", attnjit.attention, q, k, v).hint
 
+# ---- absorbed MLA: V is a part of K
+
+q, cache = random.standard_normal((2, 1, 4, 576)), random.standard_normal((4, 64, 1, 576))
+keys = cache[[[0, 3], [2, 1]]].reshape(2, 128, 1, 576)
+near(attnjit.reference(q, cache, cache[..., :512], kv_lens=numpy.int32([128, 70]),
+                       page_table=numpy.int32([[0, 3], [2, 1]])),
+     softmax_attention(q, keys, keys[..., :512],
+                       visible=numpy.arange(128) < numpy.reshape([128, 70], (2, 1, 1, 1)))[0], "mla")
+
 # ---- dense() and draw()
 
 mask = CASES["document"][0]["mask"]
@@ -267,6 +277,29 @@ trusted = attnjit.Mask({"kind": "custom", "name": "t", "trusted": True,
                         "code": "int a = 1; return a == h;"})
 assert trusted._repr_svg_() is None
 raises(attnjit.UnsupportedError, "t", trusted.draw, 4)
+unsaid = attnjit.Mask({"kind": "sliding_window"})  # its window is the launch's
+raises(attnjit.InvalidError, "window", unsaid.draw, 4)
+raises(attnjit.InvalidError, "window", unsaid.dense, 4)
+assert unsaid._repr_svg_() is None
+
+# ---- a score modification's draw()
+
+drawn = attnjit.ScoreMod("alibi").draw(3, 4, score=5.0, heads=8, head=1, mask="causal")
+assert drawn.rows == [[4.75, 5, None, None], [4.5, 4.75, 5, None], [4.25, 4.5, 4.75, 5]], drawn.rows
+assert drawn.cell == (1, 1) and drawn.svg.startswith("<svg ") and "alibi" in repr(drawn), drawn
+drawn = attnjit.alibi(numpy.float32([0.5, 2])).draw(1, 3, head=1)
+assert drawn.rows == [[-4, -2, 0]], drawn.rows
+lengths = numpy.array([3, 1, 2], dtype=numpy.int32)
+drawn = attnjit.score_mod(lambda s, b, h, q, k: attnjit.language.where(k < lengths[q], s + 1, s)
+                          ).draw(score=2)
+assert drawn.rows == [[3, 3, 3], [3, 2, 2], [3, 3, 2]], drawn.rows
+large = attnjit.ScoreMod({"kind": "softcap", "cap": 20.0}).draw(300, 200, score=1000)
+assert large.cell == (8, 4) and {x for row in large.rows for x in row} == {20.0}, large
+assert "at every key of the last query:  -100 -> -20 " in large.text, large
+raises(attnjit.InvalidError, "cap", attnjit.ScoreMod({"kind": "softcap"}).draw)
+raises(attnjit.InvalidError, "head", attnjit.ScoreMod("alibi").draw, 3, heads=2, head=2)
+raises(attnjit.InvalidError, "q_len", attnjit.ScoreMod("alibi").draw, 0)
+assert attnjit.ScoreMod({"kind": "softcap"})._repr_svg_() is None
 
 # ---- plan() and verify()
 
@@ -279,7 +312,8 @@ raises(attnjit.InvalidError, "depth", attnjit.plan, {**spec, "depth": 3})
 raises(attnjit.InvalidTypeError, "spec", attnjit.plan, 3)
 raises(attnjit.InvalidError, "backend", attnjit.verify, spec, backend="cpu")
 raises(attnjit.InvalidError, "window", attnjit.verify, spec, numbers={"window": 3})
-raises(attnjit.InvalidError, "numbers", attnjit.verify, spec, numbers={"seed": 3})
+for name in ("seed", "timing"):
+    raises(attnjit.InvalidError, "numbers", attnjit.verify, spec, numbers={name: 3})
 
 # Every field of a spec has its type, and no other has.
 flags = subprocess.run([_host.command_path(), "plan", "--help"], capture_output=True, text=True,
@@ -288,6 +322,11 @@ fields = {word[2:].replace("-", "_") for line in flags.partition("\nSpec:")[2].p
           .splitlines() for word in line.split()[:1] if word.startswith("--")} - {"spec"}
 assert fields == set(attnjit.SpecFields.__annotations__), fields ^ set(
     attnjit.SpecFields.__annotations__)
+# So has every number of a launch.
+flags = subprocess.run([_host.command_path(), "verify", "--help"], capture_output=True, text=True,
+                       check=True).stdout
+numbers = set(re.findall(r"The\s+(\w+)\s+at\s+launch\s+where", flags))
+assert numbers == set(attnjit.Numbers.__annotations__), numbers
 
 with tempfile.TemporaryDirectory() as folder:
     os.environ["ATTNJIT_CACHE_DIR"] = folder + "/cache"

@@ -13,4 +13,5 @@ attnjit.verify({"num_q_heads": 8, "qk_depth": 64}, backend="cpu")  # refused
 spec: attnjit.SpecFields = {"num_q_heads": 8, "depth": 64}  # refused
 typo: attnjit.SpecFields = {"num_q_heads": 8, "arch": "sm_80"}  # refused
 attnjit.verify(typo)["pased"]  # refused
+attnjit.verify(spec, numbers={"windows": 3})  # refused
 attnjit.Mask("causal").draw("6")  # refused

@@ -15,6 +15,7 @@ from vllm.model_executor.layers.attention import mla_attention, sparse_mla_atten
 from vllm.model_executor.layers.attention.mla_attention import MLAAttention
 from vllm.utils import torch_utils
 from vllm.v1.attention.backend import CommonAttentionMetadata
+from vllm.v1.attention import selector
 from vllm.v1.attention.selector import get_attn_backend
 
 import attnjit
@@ -79,7 +80,8 @@ def batch_of(rows, keys, causal=True):
 
 
 def expected(layer, q, cache, common, scale, causal=True):
-    """The layer's result by its unabsorbed products, in f32: [rows, heads, 128]."""
+    """The layer's result by its unabsorbed products, in f32: [rows, heads, 128]. `causal`: may be
+    the keys that rows see, of each request [rows, keys]."""
     lines, out = dequantised(cache, scale), []
     up = layer.kv_b_proj.weight.float().view(HEADS, 256, LATENT)
     for b, keys in enumerate(common.seq_lens.tolist()):
@@ -90,7 +92,8 @@ def expected(layer, q, cache, common, scale, causal=True):
         both = torch.einsum("kl,hdl->khd", latent, up)
         k = torch.cat([both[..., :128], rope[:, None].expand(-1, HEADS, -1)], -1)
         at = torch.arange(end - begin)[:, None] + keys - (end - begin)
-        visible = torch.arange(keys)[None] <= at if causal else torch.tensor(True)
+        visible = (causal[b] if isinstance(causal, list) else
+                   torch.arange(keys)[None] <= at if causal else torch.tensor(True))
         out.append(reference.attend(q[begin:end], k, both[..., 128:], visible, layer.scale)[0])
     return torch.cat(out)
 
@@ -291,6 +294,44 @@ def lists(config):
                 "auto": (None, None), "fp8": (None, "e4m3"), "fp8_ds_mla": ("dsv32", None)}[kind]
 
 
+def layers_of_lists(config):
+    """A whole layer, whose lists an indexer has left in their buffer as keys of their requests:
+    decodes, drafts, and prompts of more keys than a list has."""
+    buffer = torch.zeros(200, 64, dtype=torch.int32)
+    layer = layer_of(config, "auto", "layer", use_sparse=True, topk_indices_buffer=buffer)
+    for drafts, rows, keys in ((0, [1, 1], [130, 9]), (3, [4, 4], [133, 20]),
+                               (0, [1, 100], [70, 100]), (3, [4, 90], [70, 200])):
+        asked.clear()
+        builder, common = builder_of(config, layer, drafts), batch_of(rows, keys)
+        of_rows = torch.arange(2, dtype=torch.int32).repeat_interleave(torch.tensor(rows))
+        step = builder.build(0, common.replace(_token_to_req_indices_cache=of_rows))
+        cache, q = cache_of("auto"), torch.randn(sum(rows), HEADS, 192)
+        buffer.fill_(-1)
+        visible, begin = [], 0
+        for count, all_keys in zip(rows, keys):
+            visible.append(torch.zeros(count, all_keys, dtype=torch.bool))
+            for row in range(count):
+                listed = torch.randperm(all_keys - count + row + 1)[:64]
+                buffer[begin + row, :len(listed)] = listed
+                visible[-1][row, listed] = True
+            begin += count
+        layer.impl._convert_logical_to_physical_topk = convert  # a kernel of Triton's
+        out = torch.empty(sum(rows), HEADS * 128)
+        layer.forward_impl(q, torch.zeros(sum(rows), LATENT), torch.zeros(sum(rows), ROPE), cache,
+                           step, out)
+        right = expected(layer, q, cache, common, None, visible)
+        assert (out.view(right.shape) - right).abs().max() < 2e-3, (rows, keys)
+        assert keys_of(specs[-1:]) <= keys_of(asked), (specs[-1], asked)
+
+
+def convert(lists, step, *, block_stride_rows, return_valid_counts):
+    """Keys of requests made rows of the cache."""
+    pages = step.block_table[step.req_id_per_token[:len(lists)].long()]
+    found = pages.gather(1, lists.clamp(min=0).long() // step.block_size)
+    found = torch.where(lists < 0, -1, found * block_stride_rows + lists % step.block_size)
+    return found.int(), (lists >= 0).sum(1).int()
+
+
 def answers(config):
     wanted = dict(head_size=576, dtype=torch.bfloat16, kv_cache_dtype="auto", use_mla=True)
     for changes, name in ((dict(), "AttnjitMLABackend"),
@@ -306,13 +347,18 @@ def answers(config):
                           (dict(kv_cache_dtype="fp8_ds_mla"), "kv_cache_dtype"),
                           (dict(dtype=torch.float16, kv_cache_dtype="fp8_ds_mla", use_sparse=True),
                            "fp8_ds_mla beside"),
-                          (dict(has_sink=True), "sinks"), (dict(head_size=2048), "qk_depth")):
+                          (dict(has_sink=True), "sinks"), (dict(head_size=2048), "qk_depth"),
+                          (dict(use_sparse=True, hisparse=True), "HiSparse")):
+        hisparse = changes.pop("hisparse", None)
+        config.attention_config.hisparse_config = hisparse and types.SimpleNamespace()
+        selector._cached_get_attn_backend.cache_clear()
         try:
             get_attn_backend(**{**wanted, **changes})
         except ValueError as error:
             assert text in str(error) and "\n" not in str(error), error
         else:
             raise AssertionError(f"{changes} were taken")
+    config.attention_config.hisparse_config = None
 
 
 def main():
@@ -334,6 +380,7 @@ def main():
         sparse_mla_attention.get_tensor_model_parallel_world_size = lambda: 1
         sparse_mla_attention.PIN_MEMORY = False
         lists(config)
+        layers_of_lists(config)
     import vllm
     print(f"vllm {vllm.__version__}, MLA: all right")
 

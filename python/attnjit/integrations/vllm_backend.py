@@ -35,7 +35,8 @@ _ENCODERS = (AttentionType.ENCODER, AttentionType.ENCODER_ONLY)
 _INVARIANT_BYTES = 1 << 29
 #: What the start's line says, and docs/vllm.md.
 REFUSED = ("caches of 8 bits but e4m3 with scales of tensors or heads, caches of 4 bits, prefill "
-           "context parallelism, windows and sinks beside MLA or decode context parallelism")
+           "context parallelism, HiSparse, windows and sinks beside MLA or decode context "
+           "parallelism")
 
 
 _NO_MASK, _CAUSAL = Mask("null"), Mask("causal")

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Dict, List, Optional, Tuple
 
 import torch
 import vllm.envs as envs
+from vllm.config import get_current_vllm_config_or_none
 from vllm.model_executor.layers.attention.mla_attention import (
     MLACommonBackend, MLACommonDecodeMetadata, MLACommonImpl, MLACommonMetadata,
     MLACommonMetadataBuilder, QueryLenSupport)
@@ -63,8 +64,6 @@ def _fields(arch: str, dtype: torch.dtype, head_size: int, latent: int, cache: s
 
 def _latent_of(head_size: int) -> int:
     """The width of the latent part, by the model at hand; without one, by the usual rope part."""
-    from vllm.config import get_current_vllm_config_or_none
-
     config = get_current_vllm_config_or_none()
     model = None if config is None else config.model_config
     latent = getattr(getattr(model, "hf_text_config", None), "kv_lora_rank", None)
@@ -369,6 +368,9 @@ class AttnjitSparseMLABackend(_Answers, MLACommonBackend):
                              device_capability: Any) -> Optional[str]:
         if not use_sparse:
             return None
+        config = get_current_vllm_config_or_none()
+        if config is not None and config.attention_config.hisparse_config is not None:
+            return "attnjit: HiSparse, a cache on the host, is not served"
         if kv_cache_dtype == DSV32 and dtype is not torch.bfloat16:
             return f"attnjit: a cache of {DSV32} beside a model of {dtype} is not served"
         return _why_no_kernel(device_capability, dtype, head_size, kv_cache_dtype, block_size,

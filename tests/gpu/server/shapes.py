@@ -70,6 +70,14 @@ MODELS = {
                       "q_lora_rank": 1536, "n_shared_experts": 1},
 }
 
+#: DeepSeek-V3.2's attention over the lists of an indexer, whose scores are DeepGEMM's: a machine to
+#: which that was not carried makes the layers, and runs none.
+WITH_LISTS = {
+    "deepseek-v32": {**MODELS["deepseek-128h"], "architectures": ["DeepseekV32ForCausalLM"],
+                     "model_type": "deepseek_v32", "index_topk": 2048, "index_n_heads": 64,
+                     "index_head_dim": 128},
+}
+
 
 def is_mla(config):
     return "kv_lora_rank" in config

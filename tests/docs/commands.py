@@ -42,8 +42,9 @@ def blocks(text):
 
 
 def image_commands(code):
-    """The commands of attnjit that a Dockerfile runs. What is wrong with it is a ValueError."""
-    ends = False
+    """The commands of attnjit that a Dockerfile runs, and one that finds what they compiled as the
+    container will. What is wrong with it is a ValueError."""
+    ends, settings, prewarm = False, "", None
     for line in re.sub(r"\\\n\s*", "", code).split("\n"):
         name, _, rest = line.partition(" ")
         if name == "FROM" and not re.fullmatch(r"[\w./-]+:(?!latest$)[\w.-]+", rest):
@@ -55,11 +56,16 @@ def image_commands(code):
         elif name in ("ENTRYPOINT", "CMD"):
             ends = all(isinstance(one, str) for one in json.loads(rest))  # else a shell would get the signals
         elif name == "RUN" and "attnjit " in rest and not rest.startswith("pip "):
+            prewarm = re.search(r"attnjit prewarm [^&]*", rest) or prewarm
             yield rest
         elif name not in ("FROM", "COPY", "ENV", "RUN"):
             raise ValueError(f"is no instruction: {line}")
+        settings += f"{rest} " if name == "ENV" else ""
     if not ends:
         raise ValueError("has no ENTRYPOINT that is a list")
+    if prewarm:
+        yield (f"trap 'chmod -R u+w /opt' EXIT; chmod -R a-w /opt; {settings}{prewarm[0]} | "
+               "grep '^0 compiled'")
 
 
 def scripts(text):

@@ -6,6 +6,8 @@
 - Every block that is fenced as python runs, unless it needs torch.
 - A Dockerfile is read: its instructions are well formed, its images have tags, and what it runs of attnjit is run, with
   its folders below one of here. What it installs is not.
+- Every other command must be one of ELSEWHERE, which says what runs it; Python that needs a GPU is run by
+  tests/gpu/guides.py.
 - Words in capitals that stand for a user's file are files here, and what stands in [brackets] is left out.
 
 Exit code 77: there is no NVRTC.
@@ -21,6 +23,25 @@ import tempfile
 import time
 
 GUIDES = ("README.md", "python/README.md", "cache/README.md")
+# Commands that are not run here, each by what it begins with, and what runs them.
+ELSEWHERE = {
+    r"scripts/demo\b|scripts/wheel( &&|  +#|$)|scripts/test\b": ".ci/run",
+    r"scripts/wheel --arch aarch64\b|\(cd build/release && cpack\)": "scripts/release-check",
+    r"pip install (dist/)?attnjit-": "tests/packaging/pythons.sh",
+    r"scripts/build && cmake --install|cmake --install|cmake -S examples/embed|cmake --build build/embed|cmake --preset":
+        "tests/packaging/find_package.sh; with a GPU, too",
+    r"export PATH=": "this file, whose PATH has the command",
+    r"export ATTNJIT_(REMOTE|LEASE)=|minisign -V|ATTNJIT_TRUST=fleet.key.pub my-server": "tests/cli/fleet_test.cpp",
+    r"skopeo copy": "tests/cli/fleet_test.cpp, with a folder in the place of the registry",
+    r"vllm serve|vllm bench serve|curl -s localhost:8000/metrics|for backend in|kill |done": "tests/gpu/server/run.py",
+    r"python -m sglang.launch_server|grep \"attnjit .* serves\" server.log": "tests/gpu/server/run_sglang.py",
+    r"tests/gpu/bring-up ": "itself, on a new GPU",
+}
+# What a line of a shell begins with.
+SHELL = re.compile(r"(?:export |(?:[A-Z_]+=\S* )+\w|scripts/|tests/|build/|pip |python3? -|cmake |cc |ctest |vllm |curl |grep "
+                   r"|minisign |skopeo |docker |for \w+ in |kill |done$|\(cd )")
+# Python that needs a GPU or another package.
+PYTHON = re.compile(r"(?:import|from) |\w+(?:, \w+)* = .*attnjit\.|attnjit\.")
 COMMAND = re.compile(r"(?:[A-Z_]+=\S* )*(?:eval |build/release/)?\S*\battnjit (?:[a-z]|-)")
 
 
@@ -87,6 +108,25 @@ def scripts(text):
                     yield line, "shell"
 
 
+def gpu_scripts(text):
+    """The Python that scripts() leaves out."""
+    for language, lines in blocks(text):
+        code = "\n".join(lines)
+        if language == "python" and re.search(r"\btorch\b|attention\(", code) or language == "" and PYTHON.match(code):
+            yield code
+
+
+def not_run(text):
+    """Shell commands that neither scripts() nor ELSEWHERE has."""
+    for language, lines in blocks(text):
+        if language:
+            continue
+        for line in re.sub(r"\\\n\s*", "", "\n".join(lines)).split("\n"):
+            line = re.sub(r"^\$ ", "", line.strip())
+            if SHELL.match(line) and not COMMAND.match(line) and not any(re.match(one, line) for one in ELSEWHERE):
+                yield line
+
+
 def prepare(folder, root, run):
     """The files that guides speak of as a user's own."""
     (folder / "examples").symlink_to(root / "examples")
@@ -142,6 +182,8 @@ def main():
                                   timeout=300)
 
         for path in documents:
+            for line in not_run(path.read_text(encoding="utf-8")):
+                problems.append(f"{path.relative_to(root)}: nothing runs: {line}")
             try:
                 todo = list(scripts(path.read_text(encoding="utf-8")))
             except ValueError as error:

@@ -120,9 +120,12 @@ def dense(config):
         assert type(layer.impl).__name__ == "AttnjitMLAImpl"
         layer._k_scale.fill_(0.5 if kind == "fp8" else 1.0)
         asked.clear()
+        assert builder_of(config, layer, 3).reorder_batch_threshold == 4
+        config.additional_config["attnjit_absorbed_rows"] = 128
         builder = builder_of(config, layer, 3)
+        config.additional_config.clear()
         at_start = keys_of(asked)
-        assert builder.reorder_batch_threshold == (128 if kind == "fp8" else 512)
+        assert builder.reorder_batch_threshold == 128
         assert {one.get("max_q_len", 0) for one in asked} == {0, 1, 4}, asked
         cache = cache_of(kind)
         for rows, keys, causal, each in (([1, 1, 1], [70, 130, 3], True, 1),

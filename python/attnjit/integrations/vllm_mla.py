@@ -35,15 +35,12 @@ from .vllm_service import launches, raise_refused, say_start, service
 
 _LIST_STEP = 64  # lists are of a multiple of so many keys
 
-#: New rows of a request up to which it is absorbed, its prompt's among them. To compute a prompt
-#: unabsorbed, its whole context is gathered and projected up, however few its new rows are: 131,072
-#: multiplications for each head and key (512 by 128 + 128). An absorbed row takes 768 more for each
-#: (576 + 512 instead of 192 + 128): as many at 170 rows, and what the context is written and read
-#: once more, and six launches a layer, come to the one side alone. vLLM's FLASH_ATTN_MLA has 512,
-#: its FLASHMLA 128. `--additional-config '{"attnjit_absorbed_rows": N}'` sets another number.
-ABSORBED_ROWS = 512
-#: The same over a cache of 8 bits, which absorbed rows read their own prompt's keys of, rounded.
-ABSORBED_ROWS_OF_8_BITS = 128
+#: New rows of a request up to which it is absorbed, its prompt's among them. An absorbed row takes 768
+#: multiplications more for each head and key than one that is not (576 + 512 instead of 192 + 128), in
+#: place of the 131,072 (512 by 128 + 128) that project a key of its context up, which most short
+#: prompts do not have. On the H200 512, vLLM's own number, served 0.77 of the tokens that 1 did.
+#: `--additional-config '{"attnjit_absorbed_rows": N}'` sets another.
+ABSORBED_ROWS = 1
 _ABSORBED_OPTION = "attnjit_absorbed_rows"
 
 
@@ -152,8 +149,7 @@ def absorbed_rows(vllm_config: Any) -> int:
     """New rows of a request up to which it is absorbed, unless it has more by its drafts."""
     if envs.VLLM_BATCH_INVARIANT:
         return 1  # a row's bits must not depend on what else its step computes
-    eight_bits = vllm_config.cache_config.cache_dtype in EIGHT_BITS
-    rows = ABSORBED_ROWS_OF_8_BITS if eight_bits else ABSORBED_ROWS
+    rows = ABSORBED_ROWS
     if isinstance(vllm_config.additional_config, dict):
         rows = vllm_config.additional_config.get(_ABSORBED_OPTION, rows)
     if not isinstance(rows, int) or rows < 1:

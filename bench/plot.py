@@ -2,13 +2,13 @@
 """Draws the documents' pictures of results from bench/results/*.json as SVGs, for light and dark.
 
     python3 bench/plot.py                       # renews docs/sm90-speed.svg and the others
-    python3 bench/plot.py --attnjit COMMAND     # and the memory map, by that command's plan
+    python3 bench/plot.py --attnjit COMMAND     # and what that command draws or plans
     python3 bench/plot.py --check               # exit code 1 if a picture is not of its numbers
 
 sm90-speed.svg has rates beside the peers under what the card can do, traffic.svg steps of traffic by
 their ratio to the best peer, masks.svg the masks of docs/masks.md with their speed-up, cold-start.svg
-the time to a first result, memory-map.svg the shared memory of a CTA. Standard library only; the same
-numbers give the same bytes.
+the time to a first result, memory-map.svg the shared memory of a CTA, mask.svg the README's mask.
+Standard library only; the same numbers give the same bytes.
 """
 import argparse
 import json
@@ -17,6 +17,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS, DOCS = ROOT / "bench/results", ROOT / "docs"
@@ -291,14 +292,24 @@ def memory_map(command):
     return drawing.svg(200, "attnjit plan")
 
 
+def mask(command):
+    """What the README's command draws."""
+    words = ("plan", str(ROOT / "examples/sinks-and-window.json"), "--draw-mask", "--q-len", "1024", "--kv-len", "1024")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "mask.svg"
+        subprocess.run([command, *words, "-o", str(path)], capture_output=True, check=True)
+        return path.read_text(encoding="utf-8")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--attnjit", help="the command whose plan the memory map is drawn from")
+    parser.add_argument("--attnjit", help="the command that plans the memory map and draws the mask")
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
     options = parser.parse_args()
     pictures = {"sm90-speed": speed, "traffic": traffic, "masks": gallery, "cold-start": cold_start}
     if options.attnjit:
         pictures["memory-map"] = lambda: memory_map(options.attnjit)
+        pictures["mask"] = lambda: mask(options.attnjit)
     stale = 0
     for name, draw in pictures.items():
         path, svg = DOCS / f"{name}.svg", draw()

@@ -4,7 +4,9 @@
 - Links between documents lead somewhere, and so do the headings that they name.
 - Files of the repository that a document or a comment names exist.
 - The README's example is the code of examples/embed/embed.cpp, which another test builds and runs.
-- Lines have at most 100 columns, but for what a program writes.
+- Lines have at most 100 columns, except for what a program writes; the README has at most 150 lines, and the
+  documents have 5,500 in all.
+- Words that only this project would know are not used, and no document says when something was measured or done.
 
 Usage: documents.py [FOLDER]     FOLDER is the repository's root (default: this script's repository).
 """
@@ -15,6 +17,28 @@ import textwrap
 import xml.etree.ElementTree
 
 COLUMNS = 100
+README_LINES, LINES = 150, 5500
+# Words of this project's own, and the field's for them.
+WORDS = {
+    r"park(?:s|ed|ing)?": "stash in shared memory",
+    r"announce[sd]?|told of|is told": "publish; is notified",
+    r"hand(?:s|ed|ing)? (?:over|back)|giv(?:es|en|e) back": "release, signal, return",
+    r"couple[sd]?|coupling": "a cluster for L2 locality",
+    r"widen(?:s|ed|ing)?": "upcast, dequantize",
+    r"anew": "again",
+    r"but for": "except for",
+    r"hangs? (?:on|from)": "depends on",
+    r"to and fro|work list": "snake order, tile scheduler",
+    r"(?:low|second) body": "small-tile variant",
+    r"two_o|one_o|direct_o|held Q": "dual or single accumulator, Q in registers",
+    r"even parts": "uniform KV splits",
+    r"spare warp": "scheduler warp",
+    r"moods?": "schedule policy",
+    r"surroundings": "load of other SMs",
+    r"tried out|was tried|we tried": "say what is, in results what was measured",
+}
+DATED = re.compile(r"\b20\d\d-\d\d-\d\d\b(?!-)")
+CODE = re.compile(r"```.*?```|`[^`]*`|\]\([^)]*\)", re.DOTALL)
 ROOMS = ("include", "src", "templates", "tests", "bench", "examples", "docs", "scripts", "cache", "cmake",
          "python")
 SOURCES = {".cpp", ".h", ".cuh", ".c", ".inc", ".cu", ".tmpl", ".py", ".cmake", ".txt", ".sh", ""}
@@ -67,6 +91,30 @@ def missing_files(root, text):
             yield f"names {name}, which does not exist"
 
 
+def own_words(root, path, text):
+    """Private words and dates, in prose."""
+    if path.name in ("CHANGELOG.md", "CONTRIBUTING.md") or path.is_relative_to(root / "tests"):
+        return
+    if path.is_relative_to(root / "docs" / "proof"):  # of which commit a proof is, its page says
+        return
+    prose = CODE.sub("", text)
+    for word, meant in WORDS.items():
+        word = word.replace(" ", r"\s+")
+        for found in re.finditer(rf"\b(?:{word})\b", prose):
+            yield f"says '{found.group()}': {meant}"
+    for found in DATED.finditer(prose):
+        yield f"has the date {found.group()}"
+
+
+def lengths(root):
+    readme = len((root / "README.md").read_text(encoding="utf-8").splitlines())
+    if readme > README_LINES:
+        yield f"README.md has {readme} lines; {README_LINES} are allowed"
+    all_lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in (root / "docs").rglob("*.md"))
+    if all_lines > LINES:
+        yield f"docs has {all_lines} lines; {LINES} are allowed"
+
+
 def wide_lines(root, path, text):
     if path.is_relative_to(root / "docs" / "proof"):  # written by the proofs
         return
@@ -89,10 +137,11 @@ def example_problems(root):
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]).resolve()
-    problems = list(example_problems(root))
+    problems = [*example_problems(root), *lengths(root)]
     for path in documents(root):
         text = path.read_text(encoding="utf-8")
-        for problem in (*broken_links(path, text), *missing_files(root, text), *wide_lines(root, path, text)):
+        for problem in (*broken_links(path, text), *missing_files(root, text), *wide_lines(root, path, text),
+                        *own_words(root, path, text)):
             problems.append(f"{path.relative_to(root)}: {problem}")
     for path in sources(root):
         text = path.read_text(encoding="utf-8", errors="replace")

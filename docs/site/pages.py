@@ -15,7 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "docs", "python/README.md",
-             "cache/README.md", "examples/embed", "src/emulator/README.md")
+             "cache/README.md", "examples", "src/emulator/README.md")
 # What most readers look for, first; the rest follows as __all__ has it.
 FIRST = ("attention", "paged_attention", "mla_attention", "mask", "score_mod", "Service")
 INTEGRATIONS = ("transformers", "vllm", "sglang")

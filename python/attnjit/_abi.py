@@ -119,7 +119,7 @@ def _param_enumerator(name: str) -> str:
     return f"PARAM_{scalar.upper()}{_AXES[bracket + axes]}"
 
 
-# The header's enumerators without ATTNJIT_, but for those of errors, which are classes here.
+# The header's enumerators without ATTNJIT_, except for those of errors, which are classes here.
 ENUMERATORS = {
     "CLAIMS_BYTES": CLAIMS_BYTES,
     **{_param_enumerator(name): number for name, number in PARAM_TYPES.items()},

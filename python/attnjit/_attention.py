@@ -70,8 +70,8 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
         q: [batch, q_len, heads, depth]; with q_offsets [total_q, heads, depth].
         k, v: [batch, kv_len, kv_heads, depth]; with kv_offsets [total_kv, kv_heads, depth].
             kv_heads divides the heads of q. All three are bf16, fp16 or float8_e4m3fn; or k and v
-            are float8_e4m3fn, and q is bf16 or fp16. They are on one GPU, with any strides but for
-            a contiguous last dimension; torch tensors, or whatever has DLPack.
+            are float8_e4m3fn, and q is bf16 or fp16. They are on one GPU, with any strides but a
+            contiguous last dimension; torch tensors, or whatever has DLPack.
         mask: None, "causal", an object of a spec, or what attnjit.mask returns. A function is
             traced at each call: attnjit.mask(function) once is faster. Positions of "causal" and
             other names are aligned at the end. Or a tensor [batch or 1, heads or 1, q_len or 1,

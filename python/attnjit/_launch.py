@@ -385,8 +385,8 @@ def spec_of(tensors: Tensors, fields: str, arch: str) -> Dict[str, Any]:
     q, k, v = tensors.q, tensors.k, tensors.v
     name = dtype_name(q.dtype)
     of_kv = dtype_name(k.dtype)
-    widened = of_kv == "float8_e4m3fn" and name in ("bfloat16", "float16")
-    if name not in SPEC_DTYPES or dtype_name(v.dtype) != of_kv or not (of_kv == name or widened):
+    upcast = of_kv == "float8_e4m3fn" and name in ("bfloat16", "float16")
+    if name not in SPEC_DTYPES or dtype_name(v.dtype) != of_kv or not (of_kv == name or upcast):
         raise wrong_type(f"q, k and v are of {name}, {of_kv} and {dtype_name(v.dtype)}; allowed: "
                          f"one of {', '.join(SPEC_DTYPES)} for all, or k and v of float8_e4m3fn "
                          "beside q of bfloat16 or float16", "k" if of_kv != name else "q")
@@ -394,7 +394,7 @@ def spec_of(tensors: Tensors, fields: str, arch: str) -> Dict[str, Any]:
         "arch": arch, "num_q_heads": q.shape[-2], "group": q.shape[-2] // k.shape[-2],
         "qk_depth": q.shape[-1], "ov_depth": v.shape[-1], "qkv_dtype": SPEC_DTYPES[name],
         "output_dtype": SPEC_DTYPES.get(dtype_name(tensors.out.dtype), "")}
-    if widened:
+    if upcast:
         spec["kv_dtype"] = SPEC_DTYPES[of_kv]
     if tensors.page_table is not None:
         spec["page_size"] = k.shape[1]

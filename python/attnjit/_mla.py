@@ -96,7 +96,7 @@ def mla_attention(q: Any, cache: Any, page_table: Any, kv_lens: Any, *,
 
 def fields_of(q_len: Optional[int], num_partitions: Optional[int], partition_keys: int,
               topk: int) -> str:
-    """What of a spec hangs on a call's bounds, as members of JSON; `q_len` None: ragged."""
+    """What of a spec depends on a call's bounds, as members of JSON; `q_len` None: ragged."""
     more = ',"mla":"decode"'
     if q_len is not None and q_len <= _MAX_DECODE_ROWS:
         more += f',"max_q_len":{_DECODE_ROWS[q_len]}'
@@ -147,7 +147,7 @@ class _Call:
                        for name in self.__slots__))
 
     def geometry(self) -> Tuple[Any, ...]:
-        """All that the checks and the arguments but for pointers hang on."""
+        """All that the checks and the arguments, except for pointers, depend on."""
         shapes: Tuple[Any, ...] = tuple(None if one is None else (one.shape, one.stride(), one.dtype, one.device)
                        for one in (self.q, self.cache, self.out, self.page_table, self.kv_lens,
                                    self.q_offsets, self.topk_indices, self.k_scale, self.sink))

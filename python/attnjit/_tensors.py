@@ -104,7 +104,7 @@ def packed_strides(shape: Tuple[int, ...]) -> Tuple[int, ...]:
 def view(tensor: Any, stream: Optional[int] = None, name: str = "") -> Any:
     """The tensor with data_ptr(), shape, stride(), dtype and device.
 
-    A DLPack producer is told the stream, so that what it still computes comes before the launch.
+    A DLPack producer is given the stream, so that what it still computes comes before the launch.
     """
     if hasattr(tensor, "data_ptr"):
         return tensor

@@ -35,7 +35,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 def refuse(text: str, hint: str = "") -> NoReturn:
     """Raises TraceError with the line of the traced function that is being called."""
     frame: Optional[types.FrameType] = sys._getframe(1)
-    # The innermost frame that is neither this package's nor a library's that handed a call over.
+    # The innermost frame that is neither this package's nor a library's that passed a call on.
     while frame is not None and (os.path.dirname(os.path.abspath(frame.f_code.co_filename))
                                  == _PACKAGE or _is_library(frame.f_globals.get("__name__", ""))):
         frame = frame.f_back

@@ -262,11 +262,11 @@ def _check_tensors(kernel: Kernel, args: LaunchArgs) -> None:
                       "one to the next", "page_table")
 
 
-# What a Service is told by name: the fields of attnjit_service_options, but for those that Python
+# What a Service takes by name: the fields of attnjit_service_options, except for those that Python
 # passes in another way.
 _OPTIONS = [name for name in _abi.fields_of(_abi.ServiceOptions)
             if not name.startswith(("struct_size", "reserved", "log", "on_compile"))]
-# What launch_args is told by name. c_uint64 is an address: of a tensor, or as an int.
+# What launch_args takes by name. c_uint64 is an address: of a tensor, or as an int.
 _LAUNCH_FIELDS = {name: kind for name, kind in _abi.fields_of(LaunchArgs).items()
                   if kind in (c_uint64, c_int32, c_int64, c_float)
                   and not name.startswith("reserved")
@@ -458,7 +458,7 @@ class Service:
         """The arguments of a launch.
 
         q, o [batch, q_len, heads, depth] and k, v [batch, kv_len, heads, depth] are torch tensors
-        or whatever has DLPack, with any strides but for a contiguous last dimension.
+        or whatever has DLPack, with any strides but a contiguous last dimension.
 
         Args:
             params: values of the spec's parameters by their names: int, float or tensors.

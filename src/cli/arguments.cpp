@@ -182,7 +182,7 @@ class Parser {
                   "With --timing: where the time of each role's warps went")
         ->group(group);
     app->add_flag("--values", timing.values,
-                  "With --timing: compute products, for kernels whose time hangs on them; without, "
+                  "With --timing: compute products, for kernels whose time depends on them; else "
                   "scores are zeros")
         ->group(group);
     app->add_option("--trace", timing.trace,

@@ -199,7 +199,7 @@ class Doctor {
     }
     for (const auto& [build, keys] : others) {
       json["misses"].push_back({{"build_id", build}, {"kernels", keys.size()}});
-      line("cache", fmt::format("{} kernels would be compiled anew: NVRTC {} made them, and the "
+      line("cache", fmt::format("{} kernels would be compiled again: NVRTC {} made them, and the "
                                 "one at hand is {}; ATTNJIT_NVRTC_POLICY=any serves them",
                                 keys.size(), build.substr(0, 16), build_id_.substr(0, 16)));
     }

@@ -6,7 +6,7 @@
 - The README's example is the code of examples/embed/embed.cpp, which another test builds and runs.
 - Lines have at most 100 columns, except for what a program writes; the README has at most 150 lines, and the
   documents have 5,500 in all.
-- Words that only this project would know are not used, and no document says when something was measured or done.
+- Words that only this project would know are not used, nor by the Python package, and no document says when something was measured or done.
 
 Usage: documents.py [FOLDER]     FOLDER is the repository's root (default: this script's repository).
 """
@@ -142,6 +142,9 @@ def main():
         text = path.read_text(encoding="utf-8")
         for problem in (*broken_links(path, text), *missing_files(root, text), *wide_lines(root, path, text),
                         *own_words(root, path, text)):
+            problems.append(f"{path.relative_to(root)}: {problem}")
+    for path in sorted((root / "python/attnjit").rglob("*.py")):  # whose docstrings are the API's pages
+        for problem in own_words(root, path, path.read_text(encoding="utf-8")):
             problems.append(f"{path.relative_to(root)}: {problem}")
     for path in sources(root):
         text = path.read_text(encoding="utf-8", errors="replace")

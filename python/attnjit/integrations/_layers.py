@@ -39,7 +39,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Server:
-    """A server's options, as far as kernels hang on them."""
+    """A server's options, as far as kernels depend on them."""
 
     arch: str
     dtype: str  #: of the model: "bf16" or "fp16"

@@ -14,7 +14,7 @@ def batching_mask(window: int) -> Union[str, Dict[str, Any]]:
 
 
 def transformers_specs(layer: Layer, server: Server) -> List[Dict[str, Any]]:
-    """What generate() asks for, but for layers with windows, whose masks are traced from
+    """What generate() asks for, except for layers with windows, whose masks are traced from
     transformers' own functions; and what generate_batch() asks for."""
     base: Dict[str, Any] = {
         "arch": server.arch, "num_q_heads": layer.q_heads,

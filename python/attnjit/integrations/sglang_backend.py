@@ -30,7 +30,7 @@ from .sglang_service import launches, say_start, service
 from .sglang_tables import fill_page_tables, tree_bits
 
 _DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
-# What kernels whose parts do not hang on the batch may need beside their tensors.
+# What kernels whose parts do not depend on the batch may need beside their tensors.
 _INVARIANT_BYTES = 1 << 29
 #: What the start's line says, and docs/sglang.md.
 REFUSED = ("lists of keys (DSA, QSA), image tokens that see what is ahead, relative biases, caches "
@@ -102,7 +102,7 @@ def _sinks_of(runner: Any, layer: Any) -> bool:
 
 
 def layer_of(layer: Any, runner: Any, sinks: bool) -> Layer:
-    """What the kernels that a layer asks for hang on."""
+    """What the kernels that a layer asks for depend on."""
     window = 0
     if layer.sliding_window_size is not None and layer.sliding_window_size >= 0:
         # NOTE: SGLang counts the keys before a row, a spec the row's own key, too.
@@ -121,7 +121,7 @@ def layer_of(layer: Any, runner: Any, sinks: bool) -> Layer:
 
 
 def server_of(runner: Any, arch: Optional[str], page_size: int) -> Server:
-    """What of a server's options kernels hang on."""
+    """What of a server's options kernels depend on."""
     eight = runner.kv_cache_dtype is torch.float8_e4m3fn
     drafts = (get_spec().speculative_num_draft_tokens or 0) if _speculates(runner) else 0
     return Server(arch or "sm_90a", _DTYPES[runner.dtype], page_size,
@@ -144,7 +144,7 @@ def _follows_trees(runner: Any) -> bool:
 def partition_keys(runner: Any) -> int:
     """The keys of a part where inference is deterministic, else 0.
 
-    A row's bits must not depend on its batch, so that it hangs on the configuration alone: parts
+    A row's bits must not depend on its batch, so that it depends on the configuration alone: parts
     are as short as the memory for their results lets them be, at least 384 keys.
     """
     if not get_exec().deterministic.enable_deterministic_inference:

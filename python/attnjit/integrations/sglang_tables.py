@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lengths and page tables of a batch, of SGLang's table of token slots: made on the device, so that
-a graph that captures it makes them anew at each replay.
+a graph that captures it makes them again at each replay.
 
 On a GPU one kernel of Triton's writes a request's own pages alone; elsewhere torch computes all
 columns, past the last page of anything.

@@ -70,7 +70,7 @@ def _arch() -> Optional[str]:
 def partition_keys(vllm_config: Any, row_bytes: int, rows: int) -> int:
     """The keys of a part in batch-invariant mode, else 0.
 
-    A row's bits must not depend on its batch, so that it hangs on the configuration alone: parts
+    A row's bits must not depend on its batch, so that it depends on the configuration alone: parts
     are as short as the memory for their results lets them be, at least 384 keys.
     """
     if not envs.VLLM_BATCH_INVARIANT:
@@ -229,7 +229,7 @@ def rows_of_each(common: CommonAttentionMetadata, served: Collection[int]) -> in
 
 
 def server_of(vllm_config: Any, page_size: int) -> Server:
-    """The engine's options, as far as all layers' kernels hang on them."""
+    """The engine's options, as far as all layers' kernels depend on them."""
     speculative = getattr(vllm_config, "speculative_config", None)
     # NOTE: adaptive verification trims rows on the device.
     return Server(_arch() or "sm_90a", _DTYPES[vllm_config.model_config.dtype], page_size,
@@ -327,7 +327,7 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
 class _Sinks:
     """The sinks of a group of layers, which the kernels read in f32.
 
-    NOTE: they are converted before each step, and not once: weights may be loaded anew. One kernel
+    NOTE: they are converted before each step, and not once: weights may be loaded again. One kernel
     outside of the graph does it for all layers.
     """
 
@@ -433,7 +433,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
                            and self._types(prompts=True)["qkv_dtype"] == "e4m3")
 
     def asked(self, layer: Any, server: Server) -> Tuple[Layer, Server]:
-        """What the kernels that the layer asks for hang on."""
+        """What the kernels that the layer asks for depend on."""
         decodes = self.attn_type == AttentionType.DECODER
         clamped = getattr(layer, "mm_prefix_clamp_sliding_window", False) and self.sliding_window
         heads = (self._eight_bits and layer is not None

@@ -46,7 +46,7 @@ _ABSORBED_OPTION = "attnjit_absorbed_rows"
 
 def _fields(arch: str, dtype: torch.dtype, head_size: int, latent: int, cache: str,
             page_size: int, **more: Any) -> Dict[str, Any]:
-    """A layer's spec, as far as whether a kernel serves it hangs on it."""
+    """A layer's spec, as far as whether a kernel serves it depends on it."""
     fields = {"arch": arch, "num_q_heads": 16, "group": 16, "qk_depth": head_size,
               "ov_depth": latent, "qkv_dtype": _DTYPES[dtype], "mla": "decode",
               "page_size": page_size, "ragged": True, **more}
@@ -234,7 +234,7 @@ def _cannot(alibi_slopes: Any, sliding_window: Any, logits_soft_cap: Any, attn_t
 
 
 def _layer(impl: Any, topk: int = 0) -> Layer:
-    """What the kernels that a layer asks for hang on."""
+    """What the kernels that a layer asks for depend on."""
     return Layer(impl.num_heads, impl.num_heads, impl.qk_head_dim, impl.v_head_dim,
                  latent=impl.kv_lora_rank, rope=impl.head_size - impl.kv_lora_rank, topk=topk)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Service of a process of vLLM: what it compiles is told to vLLM's JIT monitor, what it counts
+"""The Service of a process of vLLM: what it compiles is reported to vLLM's JIT monitor, what it counts
 is shown by the server's /metrics, and what it serves is said once, at start."""
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 /* Raised when a function or a field is added; never for a bug fix. */
-#define ATTNJIT_ABI_VERSION 11
+#define ATTNJIT_ABI_VERSION 12
 
 /* The version of the library that is loaded, as MAJOR.MINOR.PATCH, and of its ABI. */
 ATTNJIT_EXPORT const char* attnjit_version(void);
@@ -162,6 +162,13 @@ ATTNJIT_EXPORT attnjit_error* attnjit_spec_prepare(attnjit_service* service, con
                                                    size_t length, attnjit_spec** spec);
 ATTNJIT_EXPORT const char* attnjit_spec_key(const attnjit_spec* spec); /* 64 hex digits */
 ATTNJIT_EXPORT void attnjit_spec_free(attnjit_spec* spec);
+/* The parts that a launch of such bounds splits the keys into on a GPU of sm_count SMs, where the
+ * spec says num_partitions 0 (of a ragged batch of total_q rows); 1: it does not. A caller that has
+ * no num_partitions of its own asks the spec with 0, and takes that kernel where it says more. */
+ATTNJIT_EXPORT attnjit_error* attnjit_spec_partitions(const attnjit_spec* spec, int32_t batch,
+                                                      int32_t q_len, int32_t kv_len,
+                                                      int32_t total_q, int32_t sm_count,
+                                                      int32_t* partitions);
 
 /* The loaded kernel, compiled if need be. timeout_ms negative: without limit. stream tells whether
  * a capture is going on; NULL: the default stream. */

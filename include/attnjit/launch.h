@@ -187,6 +187,11 @@ struct LaunchSequence {
 ATTNJIT_EXPORT Result<MaskMapShape> mask_map_shape(const KernelPlan& plan,
                                                    const LaunchShapes& shapes);
 
+/// The parts that a launch splits the keys into, from what of its shapes decides that: batch, q_len
+/// and kv_len (ragged: total_q). 1: it does not, nor does a plan that is not supported.
+ATTNJIT_EXPORT std::int32_t launch_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
+                                              const DeviceShape& device = {});
+
 /// Plans the launches of a call. Errors: kInvalid for shapes that the plan cannot take (each with
 /// its name and what is allowed), a missing user parameter among them; kUnsupported. An empty
 /// problem (batch, q_len or total_q of 0) gives a sequence without launches.

@@ -156,6 +156,8 @@ FUNCTIONS = {
     "spec_prepare": (_ERROR, [c_void_p, c_char_p, c_size_t, POINTER(c_void_p)]),
     "spec_key": (c_char_p, [c_void_p]),
     "spec_free": (None, [c_void_p]),
+    "spec_partitions": (_ERROR, [c_void_p, c_int32, c_int32, c_int32, c_int32, c_int32,
+                                 POINTER(c_int32)]),
     "get": (_ERROR, [c_void_p, c_void_p, c_int64, c_void_p, POINTER(c_void_p)]),
     "find": (c_void_p, [c_void_p, c_void_p]),
     "try_get": (_ERROR, [c_void_p, c_void_p, POINTER(c_void_p)]),

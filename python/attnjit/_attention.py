@@ -21,6 +21,7 @@ T = TypeVar("T")  # a library's tensors
 # kernel.
 _DECODE_ROWS = (1, 1, 2, 4, 4, 8, 8, 8, 8)
 _MAX_DECODE_ROWS = 8
+_DECODE_FIELDS = tuple(f',"max_q_len":{rows},"num_partitions":0' for rows in _DECODE_ROWS)
 
 
 _nvtx: Any = None  # torch.cuda.nvtx while ranges are wanted
@@ -133,10 +134,14 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
         mask = with_blocks(block_mask, mask, bias)
     elif bias is not None:
         mask = with_bias(mask, bias)
-    more = "" if q_offsets is None else _parts_of_ragged(q)
+    q_bound = q_shape[rows] if max_q_len is None else _bound("max_q_len", max_q_len)
+    more = ""
+    if q_offsets is not None:
+        more = _parts_of_ragged(q)
+    elif kv_offsets is None and q_bound <= _MAX_DECODE_ROWS and _launch.is_torch(q):
+        more = _DECODE_FIELDS[q_bound]
     done = _call(q, k, v, out, layout, mask, score_mod, more, scale, sink, lse, None, kv_lens,
-                 q_offsets, kv_offsets, (q_scale, k_scale, v_scale, output_scale),
-                 q_shape[rows] if max_q_len is None else _bound("max_q_len", max_q_len),
+                 q_offsets, kv_offsets, (q_scale, k_scale, v_scale, output_scale), q_bound,
                  k_shape[rows] if max_kv_len is None else _bound("max_kv_len", max_kv_len), service, stream, fallback,
                  meanwhile)
     if done is None:

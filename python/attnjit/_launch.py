@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 from ._abi import (CLAIMS_BYTES, MASK_MAPS, PARAM_TYPES, STRIDE_ZERO, LaunchArgs, Param, integer,
                    new)
-from ._device import architecture
+from ._device import architecture, sm_count
 from ._errors import InvalidError, UnsupportedError, refused, wrong_type
 from ._tensors import SPEC_DTYPES, dtype_name, is_packed, overlaps
 from .masks import BLOCK_ARRAYS, declared_params
@@ -42,6 +42,7 @@ class _Local(threading.local):
         self.launchers: Dict[Tuple[Any, ...], "Launcher"] = {}  # by what decides the kernel
         self.recent: Dict[Tuple[Any, ...], "Launcher"] = {}  # the last one by mask, Service and stream
         self.waiting: Dict[Tuple[Any, ...], "_Waiting"] = {}  # by the keys that `launchers` lacks
+        self.in_parts: Dict[Tuple[Any, ...], "_InParts"] = {}  # by the same keys, of dense kernels
         # Workspaces by device and stream; their claims are zero again after each launch. NOTE: the
         # thread's own: another thread's attention may come between an attention and its merge.
         self.kept: Dict[Tuple[Any, int], Any] = {}
@@ -432,7 +433,8 @@ def check(tensors: Tensors, fields: str, q_len: int, kv_len: int) -> None:
             raise refused(f"{name} are of {rows} sequences, q of {batch}", name.split()[0])
     for name, bound, rows in (("max_q_len", q_len, None if ragged else q.shape[1]),
                               ("max_kv_len", kv_len, None if paged or ragged_kv else k.shape[1])):
-        integer(name, bound, c_int32)
+        if type(bound) is not int or bound > _MOST:
+            integer(name, bound, c_int32)
         if bound < 0 or rows is not None and bound > rows:
             raise refused(f"{name} is {bound}, and there are {rows or 0} rows", name)
     for name, tensor, shape in (("page_table", table, (batch, 1)), ("kv_lens", kv_lens, (batch,)),
@@ -470,10 +472,12 @@ def check(tensors: Tensors, fields: str, q_len: int, kv_len: int) -> None:
         bits = '"dtype": "bits"' in fields
         _check_mask(mask, (batch, q.shape[-2], q_len), (kv_len + 7) // 8 if bits else kv_len)
     _check_blocks(blocks)
-    for name, tensor in (*zip(tensors._fields, tensors[:-1]), *zip(BLOCK_ARRAYS, blocks or ())):
-        if tensor is not None and tensor.device != q.device:
-            raise wrong_type(f"{name} lies on {tensor.device}, q on {q.device}", name,
-                             f"{name}.to(q.device)")
+    device = q.device
+    if any(one is not None and one.device != device for one in (*tensors[:-1], *(blocks or ()))):
+        for name, tensor in (*zip(tensors._fields, tensors[:-1]), *zip(BLOCK_ARRAYS, blocks or ())):
+            if tensor is not None and tensor.device != device:
+                raise wrong_type(f"{name} lies on {tensor.device}, q on {device}", name,
+                                 f"{name}.to(q.device)")
     for name, tensor in (("q", q), ("k", k), ("v", v), ("out", out)):
         if tensor.stride()[-1] != 1 and tensor.shape[-1] != 1:
             raise refused(f"the last dimension of {name} must be contiguous; its strides are "
@@ -568,28 +572,84 @@ def _check_vector(name: str, tensor: Any, dtype: str, least: Tuple[int, ...]) ->
                       name)
 
 
-def launcher(tensors: Tensors, fields: str, number: int, stream: int, wait: bool = True,
+def _facts(tensors: Tensors, number: int, stream: int) -> Tuple[Any, ...]:
+    """What decides a call's launcher beside its fields. NOTE: all that spec_of looks at: what it
+    would refuse must not find another call's."""
+    q, k, v, out, lse, sink, page_table, _, q_offsets, kv_offsets, _, k_scale, *_ = tensors
+    return (number, stream, q.device.index, q.dtype, k.dtype, v.dtype, out.dtype,
+            q.shape[-2:], k.shape[-2:], v.shape[-2:], 0 if page_table is None else k.shape[1],
+            lse is None, sink is None, q_offsets is None, kv_offsets is None,
+            None if k_scale is None else tensors.scales())
+
+
+class _InParts:
+    """Whether launches of a dense kernel gain by parts of their keys."""
+
+    def __init__(self, service: Service, spec: Spec, sms: int) -> None:
+        self._library, self._ask = service._library, service._library.spec_partitions
+        self._spec, self._pointer, self._sms = spec, spec.pointer, sms
+        self._parts = c_int32()
+        self._reference = byref(self._parts)
+
+    def pay(self, batch: int, q_len: int, kv_len: int) -> bool:
+        error = self._ask(self._pointer, batch, q_len, kv_len, 0, self._sms, self._reference)
+        if error:
+            self._library.check(error)
+        return self._parts.value > 1
+
+
+# Dense launches of more rows fill the GPU, those of fewer keys have no parts, and those of about as
+# many rows as keys that have fewer of both together are not looked at: few of them gain.
+_MOST_ROWS_IN_PARTS, _LEAST_KEYS_IN_PARTS, _LEAST_SCORES_IN_PARTS = 1 << 17, 1024, 1 << 29
+_MASKS_IN_PARTS = ('"mask":"causal",', '"mask":"null",')  # what others hide is not known
+_IN_PARTS = ',"num_partitions":0'
+
+
+def in_parts(tensors: Tensors, fields: str, facts: Tuple[Any, ...], q_len: int,
+             kv_len: int) -> str:
+    """The fields of a call that says nothing of parts: with as many as the launch chooses where
+    one of these shapes has several. A kernel that always has one is faster where it needs no more.
+    """
+    if kv_len < _LEAST_KEYS_IN_PARTS:
+        return fields
+    q = tensors.q
+    rows = q.shape[0] * q.shape[-2] * q_len
+    if (rows > _MOST_ROWS_IN_PARTS
+            or (kv_len < 4 * q_len and rows * kv_len < _LEAST_SCORES_IN_PARTS)
+            or tensors.page_table is not None or tensors.q_offsets is not None
+            or tensors.kv_offsets is not None or not fields.startswith(_MASKS_IN_PARTS)
+            or "num_partitions" in fields or "mask_map" in fields or not is_torch(q)):
+        return fields
+    found = _local.in_parts.get((fields, facts))
+    if found is None:
+        waiting = _prepared(_service_of(facts[0]), tensors, fields + _IN_PARTS, facts[0])
+        found = _local.in_parts[fields, facts] = _InParts(
+            waiting.service, waiting.spec, sm_count(gpu_of(q), waiting.service.driver_path))
+    return fields + _IN_PARTS if found.pay(q.shape[0], q_len, kv_len) else fields
+
+
+def launcher(tensors: Tensors, fields: str, facts: Tuple[Any, ...], wait: bool = True,
              fallback: bool = False) -> Optional[Launcher]:
     """The launcher of a call. With `wait` False: None while its kernel is being compiled.
 
     `fallback`: meanwhile that of a kernel that computes the same serves, if one is at hand.
     """
-    q, k, v, out, lse, sink, page_table, _, q_offsets, kv_offsets, _, k_scale, *_ = tensors
-    # NOTE: all that spec_of looks at: what it would refuse must not find another call's launcher.
-    key = (fields, number, stream, q.device.index, q.dtype, k.dtype, v.dtype, out.dtype,
-           q.shape[-2:], k.shape[-2:], v.shape[-2:], 0 if page_table is None else k.shape[1],
-           lse is None, sink is None, q_offsets is None, kv_offsets is None,
-           None if k_scale is None else tensors.scales())
+    key = (fields, facts)
     found = _local.launchers.get(key)
-    return found if found is not None else _make(key, tensors, fields, number, stream, wait,
-                                                 fallback)
+    return found if found is not None else _make(
+        key, tensors, fields, facts[0], facts[1], wait, fallback)
+
+
+def _service_of(number: int) -> Service:
+    service = default_service() if number == 0 else SERVICES.get(number)
+    if service is None:
+        raise InvalidError("the Service of this call is closed", field="service")
+    return service
 
 
 def _make(key: Tuple[Any, ...], tensors: Tensors, fields: str, number: int, stream: int, wait: bool,
           fallback: bool) -> Optional[Launcher]:
-    service = default_service() if number == 0 else SERVICES.get(number)
-    if service is None:
-        raise InvalidError("the Service of this call is closed", field="service")
+    service = _service_of(number)
     waiting = _local.waiting.get(key)
     if waiting is None:
         waiting = _prepared(service, tensors, fields, number)
@@ -645,11 +705,13 @@ def prepare(tensors: Tensors, fields: str, number: int, stream: int, q_len: int,
     if scattered:
         tensors = _gathered(tensors, scattered, stream)
     check(tensors, fields, q_len, kv_len)
-    found = launcher(tensors, fields, number, stream, False, fallback)
+    facts = _facts(tensors, number, stream)
+    fields = in_parts(tensors, fields, facts, q_len, kv_len)
+    found = launcher(tensors, fields, facts, False, fallback)
     if found is not None and found.stands_in:  # NOTE: launch() asks the same
         found.reshape(tensors, q_len, kv_len, 0.0)  # of any scale the memory is the same
         if not found.may_launch(tensors.q):
-            found = launcher(tensors, fields, number, stream, False)
+            found = launcher(tensors, fields, facts, False)
     return found is not None
 
 
@@ -701,8 +763,10 @@ def launch(tensors: Sequence[Any], params: Sequence[Any], numbers: Sequence[int]
         if scattered:
             tensors = named = _gathered(named, scattered, stream)
         check(named, fields, q_len, kv_len)
+        facts = _facts(named, number, stream)
+        fields = in_parts(named, fields, facts, q_len, kv_len)
         for may_fall_back in (fallback, False):
-            found = launcher(named, fields, number, stream, fallback=may_fall_back)
+            found = launcher(named, fields, facts, fallback=may_fall_back)
             assert found is not None  # it was waited for
             found.geometry = None
             found.check_params(params, numbers, q.device)

@@ -22,7 +22,20 @@ namespace {
 
 constexpr std::int64_t kClaimsBytes = 16;  // ClaimWords of templates/common/claims.cuh
 
+PartitionChoice partitions_of(const KernelPlan& plan, const LaunchShapes& shapes,
+                              const LaunchScalars& scalars, const DeviceShape& device) {
+  if (!family_traits(plan.spec).splits) return {};
+  return family_of(plan.spec).partitions(plan, reached_shapes(plan, shapes, scalars), device);
+}
+
 }  // namespace
+
+std::int32_t launch_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
+                               const DeviceShape& device) {
+  const bool empty = shapes.batch <= 0 || shapes.q_len <= 0 || shapes.kv_len <= 0;
+  if (!plan.supported || empty) return 1;
+  return partitions_of(plan, shapes, launch_scalars(plan.spec), device).partitions;
+}
 
 LaunchScalars launch_scalars(const AttentionSpec& spec) {
   LaunchScalars scalars;
@@ -80,12 +93,7 @@ Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
   if (forward_buffer(plan, BufferId::Kind::kO).kind != BufferId::Kind::kO) tensors->o = packed(o);
   const KernelFamily& family = family_of(plan.spec);
   const FamilyTraits traits = family_traits(plan.spec);
-  PartitionChoice choice;
-  if (chosen) {
-    choice = *chosen;
-  } else if (traits.splits) {
-    choice = family.partitions(plan, reached_shapes(plan, shapes, scalars), device);
-  }
+  const PartitionChoice choice = chosen ? *chosen : partitions_of(plan, shapes, scalars, device);
   const Result<MaskMapShape> map = map_of_launch(plan, shapes);
   if (!map) return map.error();
   const bool lists = plan.map && traits.lists;

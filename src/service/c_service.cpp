@@ -241,6 +241,35 @@ const char* attnjit_spec_key(const attnjit_spec* spec) {
 
 void attnjit_spec_free(attnjit_spec* spec) { delete spec; }
 
+attnjit_error* attnjit_spec_partitions(const attnjit_spec* spec, int32_t batch, int32_t q_len,
+                                       int32_t kv_len, int32_t total_q, int32_t sm_count,
+                                       int32_t* partitions) {
+  if (partitions != nullptr) *partitions = 0;
+  return guarded([&]() -> Status {
+    if (spec == nullptr) return null_argument("spec");
+    if (partitions == nullptr) return null_argument("partitions");
+    const std::pair<const char*, int32_t> numbers[] = {{"batch", batch},
+                                                       {"q_len", q_len},
+                                                       {"kv_len", kv_len},
+                                                       {"total_q", total_q},
+                                                       {"sm_count", sm_count}};
+    for (const auto& [name, number] : numbers) {
+      if (number >= 0) continue;
+      return attnjit::make_error(attnjit::ErrorCode::kInvalid,
+                                 "is " + std::to_string(number) + "; 0 and more is allowed", name);
+    }
+    attnjit::LaunchShapes shapes;
+    shapes.batch = batch;
+    shapes.q_len = q_len;
+    shapes.kv_len = kv_len;
+    shapes.total_q = total_q;
+    attnjit::DeviceShape device;
+    device.sm_count = sm_count;
+    *partitions = attnjit::launch_partitions(spec->spec.plan(), shapes, device);
+    return {};
+  });
+}
+
 attnjit_error* attnjit_get(attnjit_service* service, const attnjit_spec* spec, int64_t timeout_ms,
                            void* stream, const attnjit_kernel** kernel) {
   if (kernel != nullptr) *kernel = nullptr;

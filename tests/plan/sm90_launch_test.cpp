@@ -270,6 +270,30 @@ TEST(Sm90Launch, UnevenTilesAreDealtOutInRuns) {
   EXPECT_EQ(sequence->workspaces.at(1).bytes, std::int64_t{3} * 32000 * 128 * 4);
 }
 
+TEST(Sm90Launch, RowsOverManyKeysAreDealtOutInRuns) {
+  AttentionSpec spec = sm90_spec(128);
+  spec.num_partitions = 0;
+  spec.mask.kind = MaskSpec::Kind::kCausal;
+  const auto parts = [&](int heads, int group, int rows, int keys) {
+    spec.num_q_heads = heads;
+    spec.group = group;
+    const KernelPlan plan = plan_of(spec);
+    const std::int32_t found = launch_partitions(plan, shapes_of(1, rows, keys));
+    EXPECT_EQ(found, sm90_partitions(plan, shapes_of(1, rows, keys), {}).partitions);
+    return found;
+  };
+  EXPECT_EQ(parts(28, 7, 2048, 40960), 2);
+  EXPECT_EQ(parts(32, 4, 4096, 100000), 2);  // six rounds in the place of five and a bit
+  EXPECT_EQ(parts(32, 4, 128, 8192), 6);
+  EXPECT_EQ(parts(32, 4, 2048, 2048), 1);
+  EXPECT_EQ(parts(32, 4, 16384, 100000), 1);
+  EXPECT_EQ(launch_partitions(plan_of(spec), shapes_of(0, 128, 8192)), 1);
+  spec.num_partitions = 1;
+  EXPECT_EQ(parts(32, 4, 128, 8192), 1);
+  spec.qk_depth = 4096;  // not served
+  EXPECT_EQ(launch_partitions(plan_of(spec), shapes_of(1, 128, 8192)), 1);
+}
+
 // Tiles that the choice of partitions compared are the launch's: those that it finds by itself
 // where it is told how many partitions there are.
 TEST(Sm90Launch, TheChoiceHandsItsTilesOn) {

@@ -142,6 +142,44 @@ def workspaces():
     assert first is again and first is not other
 
 
+def in_parts(gpu):
+    """attention() asks for parts of the keys where few rows would leave the GPU idle, and for the
+    kernel of a decode where there are a few of each sequence."""
+    used, launch = [], _launch.Launcher.launch
+    _launch.Launcher.launch = lambda self, *rest: (used.append(self), launch(self, *rest))
+
+    def chosen(rows, keys, mask="causal", batch=1):
+        """max_q_len and num_partitions of the kernel, and how many kernels run."""
+        q, k = tensors(batch, rows, 8, 64), tensors(batch, keys, 2, 64)
+        before = len(gpu.report()[0])
+        attnjit.attention(q, k, k, mask=mask, service=mine)
+        fields = used[-1]._spec.fields
+        return (fields.get("max_q_len"), fields.get("num_partitions"),
+                len(gpu.report()[0]) - before)
+
+    with attnjit.Service(no_disk_cache=1, driver_path=gpu.path) as mine:
+        assert chosen(128, 8192) == (None, 0, 2)
+        assert chosen(128, 8192, mask=None) == (None, 0, 2)
+        assert chosen(128, 600) == (None, None, 1)  # too few keys to gain by parts
+        assert chosen(128, 8100) == (None, 0, 2)
+        assert chosen(4000, 8192, batch=6) == (None, None, 1)  # enough rows
+        assert chosen(128, 8192, mask={"kind": "sliding_window", "window": 64}) == (None, None, 1)
+        assert chosen(1, 8192) == (1, 0, 2)
+        assert chosen(3, 8192, mask={"kind": "sliding_window", "window": 64}) == (4, 0, 1)
+        assert chosen(8, 40, batch=3) == (8, 0, 1)
+        assert chosen(9, 40) == (None, None, 1)
+        compiles = mine.statistics()["compiles"]
+        assert chosen(128, 9000) == (None, 0, 2) and mine.statistics()["compiles"] == compiles
+        # The kernel that is asked for in the background is the one that launches.
+        q, k = tensors(1, 128, 4, 64), tensors(1, 8192, 2, 64)
+        while attnjit.attention(q, k, k, service=mine, meanwhile=lambda: None) is None:
+            time.sleep(0.01)
+        assert mine.statistics()["compiles"] == compiles + 1
+        attnjit.attention(q, k, k, service=mine)
+        assert mine.statistics()["compiles"] == compiles + 1
+    _launch.Launcher.launch = launch
+
+
 def eight_bits(gpu):
     """Results of e4m3 are bf16, in any layout; scales reach the operator. The fake GPU passes for
     one that has such kernels."""
@@ -279,6 +317,7 @@ with tempfile.TemporaryDirectory() as folder:
     eager(gpu)
     copied()
     workspaces()
+    in_parts(gpu)
     eight_bits(gpu)
     compiled(gpu)
     falling_back(gpu)

@@ -178,11 +178,16 @@ int c_abi_versions(void) {
 int c_abi_tuning(void) {
   static const char* const kTables[] = {NULL, "{\"rows\": []}",
                                         "{\"rows\": [{\"choose\": {\"BN\": 80}}]}"};
+  static const char* const kChosen =
+      "{\"arch\": \"sm_90a\", \"num_q_heads\": 8, \"group\": 2, \"qk_depth\": 128, \"mask\": "
+      "\"causal\","
+      " \"num_partitions\": 0}";
   char keys[3][65];
   attnjit_service_options options;
   attnjit_service* service = NULL;
   attnjit_spec* spec = NULL;
   attnjit_error* error = NULL;
+  int32_t parts = 0;
   int i = 0;
 
   memset(&options, 0, sizeof options);
@@ -193,9 +198,31 @@ int c_abi_tuning(void) {
     CHECK(attnjit_service_create(&options, &service) == NULL);
     CHECK(attnjit_spec_prepare(service, kSpec, strlen(kSpec), &spec) == NULL);
     strcpy(keys[i], attnjit_spec_key(spec));
+    CHECK(attnjit_spec_partitions(spec, 1, 128, 8192, 0, 132, &parts) == NULL);
+    CHECK(parts == 1); /* it says so */
     attnjit_spec_free(spec);
     attnjit_service_destroy(service);
   }
+  options.tuning = NULL;
+  CHECK(attnjit_service_create(&options, &service) == NULL);
+  CHECK(attnjit_spec_prepare(service, kChosen, strlen(kChosen), &spec) == NULL);
+  CHECK(attnjit_spec_partitions(spec, 1, 128, 8192, 0, 132, &parts) == NULL);
+  CHECK(parts > 1);
+  CHECK(attnjit_spec_partitions(spec, 64, 4096, 4096, 0, 132, &parts) == NULL);
+  CHECK(parts == 1);
+  CHECK(attnjit_spec_partitions(spec, 0, 128, 8192, 0, 0, &parts) == NULL);
+  CHECK(parts == 1);
+  error = attnjit_spec_partitions(spec, 1, 128, -1, 0, 132, &parts);
+  CHECK(strcmp(attnjit_error_field(error), "kv_len") == 0 && parts == 0);
+  attnjit_error_free(error);
+  error = attnjit_spec_partitions(NULL, 1, 128, 8192, 0, 132, &parts);
+  CHECK(strcmp(attnjit_error_field(error), "spec") == 0);
+  attnjit_error_free(error);
+  error = attnjit_spec_partitions(spec, 1, 128, 8192, 0, 132, NULL);
+  CHECK(strcmp(attnjit_error_field(error), "partitions") == 0);
+  attnjit_error_free(error);
+  attnjit_spec_free(spec);
+  attnjit_service_destroy(service);
   CHECK(strcmp(keys[0], keys[1]) == 0);
   CHECK(strcmp(keys[0], keys[2]) != 0);
   options.tuning = "{\"rows\": 3}";

@@ -26,10 +26,13 @@ def transformers_specs(layer: Layer, server: Server) -> List[Dict[str, Any]]:
     if layer.softcap:
         base["score_mod"] = {"kind": "softcap", "cap": float(layer.softcap)}
     ragged = {**base, "ragged": True, "ragged_kv": True}
+    # As attention() asks: prompts, a few rows over many keys, decodes.
+    in_parts = {**base, "num_partitions": 0}
+    whole = [base, in_parts, {**in_parts, "max_q_len": 1}]
     if layer.latent:  # its prompts' and decodes' form, of keys and values of each head
-        return [base]
+        return whole
     if layer.window:  # whose cache is a ring, which is read in order
         return [ragged]
     paged = {**base, "page_size": server.page_size}
-    return [base, ragged, {**paged, "ragged": True},
+    return [*whole, ragged, {**paged, "ragged": True},
             {**paged, "num_partitions": 0, "max_q_len": 1}]

@@ -86,8 +86,9 @@ def attention_forward(module: torch.nn.Module, query: torch.Tensor, key: torch.T
                                hint="call model.eval()")
     mask = attention_mask
     if mask is None:
+        # A decode's row sees all keys under it, and has a prewarmed kernel.
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        mask = "causal" if causal and query.shape[2] > 1 else None
+        mask = "causal" if causal else None
     elif isinstance(mask, torch.Tensor):
         if mask.dim() != 4:
             raise UnsupportedError(

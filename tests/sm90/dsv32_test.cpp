@@ -5,7 +5,8 @@
 namespace attnjit::sm90 {
 namespace {
 
-using Sm90Dsv32 = kernel_test::Dsv32Test;
+using namespace kernel_test;
+using Sm90Dsv32 = Dsv32Test;
 
 TEST_F(Sm90Dsv32, Dense) { expect_dense(Arch::kSm90a); }
 TEST_F(Sm90Dsv32, Lists) { expect_lists(Arch::kSm90a); }

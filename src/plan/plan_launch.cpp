@@ -106,7 +106,7 @@ Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
   Status filled = family.launch(plan, request, sequence.launches[before]);
   if (!filled) return filled;
   add_workspaces(plan, sequence);
-  if (merged) filled = fill_merge_launch(plan, o, choice, device, sequence);
+  if (merged) filled = fill_merge_launch(plan, o, shapes.batch, choice, device, sequence);
   if (!filled) return filled;
   filled = fill_map_launches(plan, request, sequence);
   if (!filled) return filled;

@@ -83,10 +83,10 @@ ATTNJIT_DEVICE void store_merged_unit(unsigned char* o, int unit, const FloatPai
   }
 }
 
-/// Where a row lies, by its number in the LSE: its head, its number in a packed O, and in the
-/// caller's.
+/// Where a row lies, by its number in the LSE: its head, its position in the batch's sequence or in
+/// the ragged batch, its number in a packed O, and in the caller's.
 struct RowPlace {
-  long long head, o_row, o_bytes;
+  long long head, position, o_row, o_bytes;
 };
 
 template <class Config, class Arguments>
@@ -97,9 +97,20 @@ ATTNJIT_DEVICE RowPlace place_of(long long row, const Arguments& arguments) {
   const long long position = row - head_and_batch * arguments.rows_per_head;
   const long long batch = quotient(head_and_batch, Config::kHeads);
   const long long head = head_and_batch - batch * Config::kHeads;
-  return {head, (batch * arguments.rows_per_head + position) * Config::kHeads + head,
+  return {head, position, (batch * arguments.rows_per_head + position) * Config::kHeads + head,
           batch * arguments.o_batch_bytes + position * arguments.o_row_bytes +
               head * arguments.o_head_bytes};
+}
+
+/// Positions that sequences have: a ragged batch may have fewer than O has rows, and what lies
+/// behind them is the caller's. A last offset that no sequence can have bounds no other's rows.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE long long positions_of(const Arguments& arguments) {
+  if constexpr (requires { Config::kRagged; }) {
+    const int last = arguments.q_offsets[arguments.batch];
+    if (last >= arguments.q_offsets[arguments.batch - 1]) return last;
+  }
+  return arguments.rows_per_head;
 }
 
 /// A warp merges row after row of the partials, of which there are `partitions`, into `o`; with
@@ -142,7 +153,9 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
   const long long step = static_cast<long long>(gridDim.x) * kWarps;
   const long long begin = static_cast<long long>(blockIdx.x) * kWarps + warp;
+  const long long positions = positions_of<Config>(arguments);
   const auto merge_row = [&](long long row, const RowPlace& place) {
+    if (!kCuts && place.position >= positions) return;
     unsigned char* const o = arguments.o + place.o_bytes;
     const int parts = parts_of_row();
     [[maybe_unused]] const auto row_of_slot = [&](int part) -> long long {
@@ -386,6 +399,7 @@ ATTNJIT_DEVICE void merge_staged_rows(const Arguments& arguments) {
   // NOTE: its divisions take as long as a read: the first row's come before there is one.
   RowPlace place = place_of<Config>(blockIdx.x, arguments);
   await_prerequisites();
+  const long long positions = positions_of<Config>(arguments);
   bool all_count = true;
   if constexpr (deals_runs<Config>()) {
     if (asks_lengths(arguments)) {
@@ -416,7 +430,8 @@ ATTNJIT_DEVICE void merge_staged_rows(const Arguments& arguments) {
       return part < parts ? arguments.partial_lse[part * arguments.rows + row] : -infinity();
     };
     const float first_lse = lse_of(lane);
-    if (deals_runs<Config>() && is_written(__shfl_sync(0xffffffffu, first_lse, 0))) {
+    const bool whole = deals_runs<Config>() && is_written(__shfl_sync(0xffffffffu, first_lse, 0));
+    if (whole || place.position >= positions) {
       await_copies();
     } else {
       float top = first_lse;

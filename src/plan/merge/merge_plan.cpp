@@ -59,9 +59,10 @@ int warps_per_row(const AttentionSpec& spec) {
 
 int threads_of(const AttentionSpec& spec) { return 32 * std::max(kWarps, warps_per_row(spec)); }
 
-/// A launch of the kernel: as many pairs as there are partitions into `o`.
-Status merge_launch(const KernelPlan& plan, const TensorView& o, const PartitionChoice& choice,
-                    const DeviceShape& device, LaunchRecipe& recipe) {
+/// A launch of the kernel: as many pairs as there are partitions into `o`, of so many sequences.
+Status merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t batch,
+                    const PartitionChoice& choice, const DeviceShape& device,
+                    LaunchRecipe& recipe) {
   const std::int32_t pairs = choice.partitions;
   const std::int64_t rows = o.batch * o.rows * o.heads;
   if (rows > kMaxRows) {
@@ -72,6 +73,7 @@ Status merge_launch(const KernelPlan& plan, const TensorView& o, const Partition
   }
   ArgumentValues values{plan, {}, {}, {}, {}};
   values.numbers.set(LaunchNumber::kPartitions, pairs);
+  values.numbers.set(LaunchNumber::kBatch, batch);
   values.numbers.set(LaunchNumber::kEvenParts, choice.even_parts);
   values.numbers.set(LaunchNumber::kRows, rows);
   values.numbers.set(LaunchNumber::kRowsPerHead, o.rows);
@@ -134,6 +136,9 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
     constants.add_bool("kCuts", true);
     constants.add("kTileM", plan.partials.cut_rows);
   }
+  // Rows of cut tiles are those of sequences.
+  const bool bounded = spec.ragged && !spec.merge && plan.partials.cut_rows == 0;
+  if (bounded) constants.add_bool("kRagged", true);
   constants.add_bool("kAccumulate", spec.accumulate);
   constants.add_bool("kSink", sink);
   constants.add_bool("kReturnLse", spec.return_lse);
@@ -154,6 +159,10 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   };
   if (plan.partials.over_sequences())
     kernel.parameters.push_back(parameter(LaunchNumber::kEvenParts));
+  if (bounded) {
+    kernel.parameters.push_back(parameter(LaunchNumber::kBatch));
+    kernel.parameters.push_back(parameter("q_offsets", {BufferId::Kind::kQOffsets, 0}, "const int"));
+  }
   if (spec.return_lse) {
     kernel.parameters.push_back(parameter("lse", {BufferId::Kind::kLse, 0}, "float"));
   }
@@ -191,11 +200,12 @@ Status plan_merge_launch(const KernelPlan& plan, const LaunchRequest& request,
         fmt::format("{} pairs of {} bytes are more than 2^48 bytes", pairs, pair_bytes),
         "num_pairs");
   }
-  return merge_launch(plan, o, {pairs, pairs}, request.device, recipe);
+  return merge_launch(plan, o, request.shapes.batch, {pairs, pairs}, request.device, recipe);
 }
 
-Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, const PartitionChoice& choice,
-                         const DeviceShape& device, LaunchSequence& sequence) {
+Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t batch,
+                         const PartitionChoice& choice, const DeviceShape& device,
+                         LaunchSequence& sequence) {
   const std::int64_t slots_of_run = 2;
   const std::int64_t pairs = plan.partials.cut_rows > 0
                                  ? slots_of_run * choice.partitions * plan.partials.cut_rows
@@ -211,7 +221,7 @@ Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, const Part
     words += std::int64_t{choice.partitions} * (plan.partials.cut_rows + 1) + 1;
   }
   set_bytes(plan, WorkspaceId::kPartialLse, words * std::int64_t{sizeof(float)}, sequence);
-  return merge_launch(plan, o, choice, device, sequence.launches.back());
+  return merge_launch(plan, o, batch, choice, device, sequence.launches.back());
 }
 
 }  // namespace attnjit

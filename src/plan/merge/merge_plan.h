@@ -25,10 +25,11 @@ Status plan_merge(KernelPlan& plan);
 Status plan_merge_launch(const KernelPlan& plan, const LaunchRequest& request,
                          LaunchRecipe& recipe);
 
-/// Fills the last launch of such a sequence with the merge into `o`, the caller's, and says how
-/// much it needs of the workspaces.
+/// Fills the last launch of such a sequence with the merge into `o`, the caller's, of `batch`
+/// sequences, and says how much it needs of the workspaces. Rows that no sequence has stay.
 /// @pre launches_merge().
-Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, const PartitionChoice& choice,
-                         const DeviceShape& device, LaunchSequence& sequence);
+Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t batch,
+                         const PartitionChoice& choice, const DeviceShape& device,
+                         LaunchSequence& sequence);
 
 }  // namespace attnjit

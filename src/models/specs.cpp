@@ -77,7 +77,9 @@ class Lines {
     const std::string head = shape(layer.q_heads, layer.kv_heads, layer.qk_depth, layer.ov_depth);
     const std::string tail = tail_of(layer);
     add_prompts(head, tail);
-    if (!layer.both_ways) add_paged(head, cache_type(), tail);
+    if (layer.both_ways) return;
+    add_few_rows(layer, head, tail);
+    add_paged(head, cache_type(), tail);
   }
   const std::vector<std::string>& lines() const { return lines_; }
 
@@ -94,6 +96,14 @@ class Lines {
     const std::string type = type_of("qkv_dtype", dtype_);
     add(head, type, tail);
     add(head, type + R"(, "ragged": true)", tail);
+  }
+
+  /// What attention() asks for beside prompts, where keys and values are not paged: parts of the
+  /// keys, for rows that are few beside them, and decodes.
+  void add_few_rows(const LayerKind& layer, const std::string& head, const std::string& tail) {
+    const std::string type = type_of("qkv_dtype", dtype_) + R"(, "num_partitions": 0)";
+    if (layer.window == 0 && layer.chunk == 0) add(head, type, tail);
+    add(head, type + R"(, "max_q_len": 1)", tail);
   }
 
   /// A field of a type; none for what a spec has by default.

@@ -66,19 +66,48 @@ TEST(Manifests, PagesOf16And64) {
   }
 }
 
-// A decode has one row, or a draft's four.
+// A decode over pages has one row, or a draft's four.
 TEST(Manifests, DecodesOfOneRowAndOfFour) {
   for (const auto& [name, manifest] : read_all()) {
     std::map<int, std::set<std::string>> of_rows;
     for (const Result<SpecDocument>& spec : manifest.specs) {
       AttentionSpec other = spec->spec;
       other.max_q_len = 0;
+      if (spec->spec.page_size == 0) continue;
       if (spec->spec.num_partitions == 0) of_rows[spec->spec.max_q_len].insert(spec_to_json(other));
     }
     if (of_rows.empty()) continue;
     EXPECT_EQ(of_rows.size(), 2U) << name;
     EXPECT_EQ(of_rows[1], of_rows[4]) << name;
   }
+}
+
+// attention() asks for parts of the keys where few rows see many, and for decodes. Absorbed MLA has
+// its decodes over pages.
+TEST(Manifests, CausalPromptsComeWithFewRows) {
+  int prompts = 0;
+  for (const auto& [name, manifest] : read_all()) {
+    std::set<std::string> texts;
+    bool absorbed = false;
+    for (const Result<SpecDocument>& spec : manifest.specs) {
+      texts.insert(spec_to_json(spec->spec));
+      absorbed |= spec->spec.mla == Mla::kDecode;
+    }
+    if (absorbed) continue;
+    for (const Result<SpecDocument>& spec : manifest.specs) {
+      AttentionSpec other = spec->spec;
+      if (other.ragged || other.page_size > 0 || other.qkv_dtype != Dtype::kBf16 ||
+          other.num_partitions == 0 || other.mask.kind != MaskSpec::Kind::kCausal) {
+        continue;
+      }
+      ++prompts;
+      other.num_partitions = 0;
+      EXPECT_TRUE(texts.contains(spec_to_json(other))) << name;
+      other.max_q_len = 1;
+      EXPECT_TRUE(texts.contains(spec_to_json(other))) << name;
+    }
+  }
+  EXPECT_GT(prompts, 50);
 }
 
 // The kernels of small windows are of their number: sm_90a has short tiles for them.

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest-spi.h>
 
+#include <algorithm>
+#include <limits>
 #include <optional>
 #include <random>
 #include <string>
@@ -303,6 +305,40 @@ class EightBitTest : public KernelTest {
     narrow.ov_depth = 128;
     trials.push_back({narrow, {{{70}, {300}}}});
     expect_passes(some_of(kArch, trials, 3));
+  }
+
+  // As servers keep them: behind each head's row of K and V, by rows or by heads.
+  static void expect_scales_between_rows() {
+    constexpr int kHeads = 2, kRows = 16, kWords = 36;  // of a row: K, V, two scales, and padding
+    const AttentionSpec spec =
+        with_group(of_sequences(spec_of(64, Scales::kToken), kRows, true), 4, 2);
+    const auto kernel = compiled(spec, {});
+    ASSERT_TRUE(kernel);
+    const auto packed = problem_of(spec, {{20, 1}, {50, 35}});
+    ASSERT_TRUE(packed);
+    for (const TensorStrides& strides :
+         {TensorStrides{kHeads * kRows * kWords, kWords, kRows * kWords},
+          TensorStrides{kHeads * kRows * kWords, kHeads * kWords, kWords}}) {
+      Problem problem = *packed;
+      for (const char* name : {"k_scale", "v_scale"}) {
+        const verify::Tensor& from = packed->at(name);
+        verify::Tensor to =  // up to the last number and no further
+            verify::make_tensor(
+                from.dtype, {(packed->num_pages - 1) * strides.batch + (kRows - 1) * strides.row +
+                             (kHeads - 1) * strides.head + 1});
+        std::fill_n(to.as<float>(), to.elements(), std::numeric_limits<float>::quiet_NaN());
+        for (std::int64_t i = 0; i < from.elements(); ++i) {
+          to.as<float>()[i / kHeads / kRows * strides.batch + i / kHeads % kRows * strides.row +
+                         i % kHeads * strides.head] = from.as<float>()[i];
+        }
+        problem.tensors.at(name) = std::move(to);
+      }
+      LaunchShapes shapes = problem.launch_shapes();
+      shapes.kv_scales = strides;
+      const auto done = run(*kernel, problem, launches_of(*kernel, problem, shapes, 132));
+      ASSERT_TRUE(done);
+      expect_right(*packed, *done);
+    }
   }
 
   // A tensor of zeros has the scale 0, where nobody saw to that: all keys that are seen are alike.

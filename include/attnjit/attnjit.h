@@ -321,6 +321,9 @@ typedef struct attnjit_launch_args {
    * K, as k with one head, which is every head's; q and k have those before them. */
   uint64_t q_rope, k_rope;
   attnjit_strides q_rope_strides, k_rope_strides;
+  /* Of k_scale and v_scale alike, where tokens of a paged cache have scales: from page to page, row
+   * to row and head to head. */
+  attnjit_strides kv_scale_strides;
 } attnjit_launch_args;
 
 /* attnjit_launch_args.mask_map: what a launch does with the caller's map. */

@@ -68,6 +68,7 @@ struct LaunchShapes {
   std::int32_t num_pairs = 0;  ///< merge: pairs in pairs_o and pairs_lse
   TensorStrides q, k, v, o;
   TensorStrides q_rope, k_rope;  ///< where the rope part has a type of its own
+  TensorStrides kv_scales;       ///< of pages: k_scale and v_scale of tokens, which are alike
   MaskMapShape mask_map;
   /// Materialized: how many the mask has, one for all or one each; 0: one each.
   std::int32_t mask_batch = 0, mask_heads = 0, mask_rows = 0;

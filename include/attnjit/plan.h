@@ -120,6 +120,9 @@ enum class LaunchNumber : std::uint8_t {
   kVPageBytes,
   kVRowBytes,
   kVHeadBytes,
+  kScalePageStride,  ///< of the scales of a page's tokens, K's and V's, in elements
+  kScaleRowStride,
+  kScaleHeadStride,
   kPartitions,   ///< parts that the keys are split into
   kScale,        ///< of the scores before the softmax
   kRows,         ///< rows of O in the whole batch, heads included

@@ -90,7 +90,8 @@ class LaunchArgs(Structure):
          ("reserved3", c_int32), ("mask_strides", Strides), ("output_scale", c_uint64),
          ("topk_indices", c_uint64), ("kv_bits", c_uint64), ("block_bits", c_uint64),
          ("bit_blocks", c_int32), ("reserved4", c_int32), ("q_rope", c_uint64),
-         ("k_rope", c_uint64), ("q_rope_strides", Strides), ("k_rope_strides", Strides)]
+         ("k_rope", c_uint64), ("q_rope_strides", Strides), ("k_rope_strides", Strides),
+         ("kv_scale_strides", Strides)]
 
 
 # attnjit_launch_args.mask_map

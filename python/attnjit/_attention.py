@@ -87,8 +87,9 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
         out: where the result is written; None: a new torch tensor.
         q_scale, k_scale, v_scale: of float8_e4m3fn elements, f32: one number each, or [batch,
             heads of that tensor], or the tensor's shape without its depth: a number for each row of
-            a head, in memory with rows before heads. Scores are scale * q_scale * k_scale * q k^T.
-            Where q is of another type than k and v, there is no q_scale.
+            a head, in memory with rows before heads; of pages with any strides, K's and V's alike.
+            Scores are scale * q_scale * k_scale * q k^T. Where q is of another type than k and v,
+            there is no q_scale.
         output_scale: f32, one number: the result is float8_e4m3fn, and was divided by it.
         bias: a tensor of numbers as `mask` takes one, beside a mask of another kind.
         q_offsets, kv_offsets: i32 [batch + 1]: where each sequence begins in q, and in k and v.

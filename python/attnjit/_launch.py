@@ -123,6 +123,13 @@ class Tensors(NamedTuple):
         of_heads = all(len(shape) == 2 and shape[0] == batch for shape in given)
         return "head" if of_heads else "token"
 
+    def strided_scales(self) -> bool:
+        """Whether k and v have scales of a page's tokens, with the same strides: those a launch
+        says."""
+        k, v = self.k_scale, self.v_scale
+        return (self.page_table is not None and k is not None and v is not None
+                and len(k.shape) == 3 and tuple(k.stride()) == tuple(v.stride()))
+
 
 _KEPT_BYTES = 64 << 20  # larger workspaces are asked for with each launch
 
@@ -168,6 +175,10 @@ class Launcher:
             self.args.mask_batch, self.args.mask_heads, self.args.mask_rows = entries
             own = self.args.mask_strides
             own.batch, own.head, own.row = strides
+        if tensors.strided_scales():
+            scales = self.args.kv_scale_strides
+            scales.batch, scales.row, scales.head = (stride or STRIDE_ZERO for stride
+                                                     in tensors.k_scale.stride())
         if tensors.blocks is not None:
             self.args.full_kv_num_blocks = self.args.full_kv_indices = 0  # unless they are given
             self.args.mask_map = MASK_MAPS.index("read")
@@ -340,9 +351,10 @@ def _scattered(tensors: Tensors) -> Tuple[str, ...]:
     def copies(tensor: Any, fits: Callable[[Any], bool]) -> bool:
         return tensor is not None and hasattr(tensor, "contiguous") and not fits(tensor)
 
-    mask, blocks = tensors.mask, tensors.blocks
+    mask, blocks, strided = tensors.mask, tensors.blocks, tensors.strided_scales()
     return (*(name for name in _ROWS if copies(getattr(tensors, name), has_rows)),
-            *(name for name in _PACKED if copies(getattr(tensors, name), is_packed)),
+            *(name for name in _PACKED if copies(getattr(tensors, name), is_packed)
+              and not (strided and name in ("k_scale", "v_scale"))),
             *(["mask"] if copies(mask, lambda one: not one.shape or one.stride()[-1] == 1
                                  or one.shape[-1] == 1) else ()),
             *(["blocks"] if blocks is not None and any(copies(one, is_packed) for one in blocks)
@@ -460,7 +472,7 @@ def check(tensors: Tensors, fields: str, q_len: int, kv_len: int) -> None:
                           "give memory of its own")
     _check_vector("sink", sink, "float32", (q.shape[-2],))
     _check_vector("slopes", slopes, "float32", (q.shape[-2],))
-    _check_scales(scales, tensors.scales(), batch, (q.shape, k.shape, v.shape),
+    _check_scales(scales, tensors, batch, (q.shape, k.shape, v.shape),
                   dtype_name(k.dtype) == dtype_name(q.dtype))
     _check_output_scale(output_scale, dtype_name(out.dtype))
     for name, tensor, member in (("mask", mask, _MATERIALIZED), ("slopes", slopes, _SLOPES)):
@@ -490,9 +502,10 @@ def check(tensors: Tensors, fields: str, q_len: int, kv_len: int) -> None:
                           "give memory of its own")
 
 
-def _check_scales(scales: Sequence[Any], kind: Optional[str], batch: int,
+def _check_scales(scales: Sequence[Any], tensors: Tensors, batch: int,
                   shapes: Sequence[Sequence[int]], of_q: bool) -> None:
-    """Refuses scales that are not packed as those of a `kind`, of tensors of these shapes.
+    """Refuses scales that do not fit tensors of these shapes, or have gaps where a launch cannot
+    say so.
 
     `of_q`: q has one where k and v have; it has none where it is of another type.
     """
@@ -502,6 +515,7 @@ def _check_scales(scales: Sequence[Any], kind: Optional[str], batch: int,
         raise refused("q_scale, k_scale and v_scale are given together or not at all" if of_q
                       else "k_scale and v_scale are given together or not at all, and no "
                       "q_scale: q is not of their type", "q_scale")
+    kind, strided = tensors.scales(), tensors.strided_scales()
     for name, scale, of in zip(("q_scale", "k_scale", "v_scale"), scales, shapes):
         if scale is None:
             continue
@@ -511,7 +525,7 @@ def _check_scales(scales: Sequence[Any], kind: Optional[str], batch: int,
         shape = tuple(scale.shape)
         if shape != wanted and not (kind == "tensor" and shape == ()):
             raise refused(f"{name} {shape} must have the shape {wanted}", name)
-        if not is_packed(scale):
+        if not is_packed(scale) and not (strided and name != "q_scale"):
             raise refused(f"{name} must be contiguous, with rows before heads", name)
 
 

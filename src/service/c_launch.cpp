@@ -213,6 +213,7 @@ Status args_from_c(const attnjit_kernel* kernel, const attnjit_launch_args* give
   out.shapes.o = from_c(in.o_strides);
   out.shapes.q_rope = from_c(in.q_rope_strides);
   out.shapes.k_rope = from_c(in.k_rope_strides);
+  out.shapes.kv_scales = from_c(in.kv_scale_strides);
   out.shapes.mask_batch = in.mask_batch;
   out.shapes.mask_heads = in.mask_heads;
   out.shapes.mask_rows = in.mask_rows;

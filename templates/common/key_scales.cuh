@@ -7,11 +7,11 @@
 
 namespace attnjit {
 
-/// Where a key's row lies in k and v, counted in rows; -1 where it has none. `first_row`: of key 0,
-/// where there are no pages.
+/// Where a key's scales lie in k_scale and v_scale, those of head 0; -1 where it has none.
+/// `first_row`: of key 0 in k and v, where there are no pages.
 template <class Config, class Arguments>
-ATTNJIT_DEVICE i64 row_of_key(int batch, int kv_len, i64 first_row, int key,
-                              const Arguments& arguments) {
+ATTNJIT_DEVICE i64 scales_of_key(int batch, int kv_len, i64 first_row, int key,
+                                 const Arguments& arguments) {
   if (key >= kv_len) return -1;
   if constexpr (Config::kPageSize > 0) {
     const int page =
@@ -19,9 +19,10 @@ ATTNJIT_DEVICE i64 row_of_key(int batch, int kv_len, i64 first_row, int key,
             .page_table[static_cast<i64>(batch) * arguments.max_pages + key / Config::kPageSize];
     // A page past the last has no memory.
     if (page < 0 || page >= arguments.num_pages) return -1;
-    return static_cast<i64>(page) * Config::kPageSize + key % Config::kPageSize;
+    return page * arguments.scale_page_stride +
+           key % Config::kPageSize * arguments.scale_row_stride;
   } else {
-    return first_row + key;
+    return (first_row + key) * (arguments.num_q_heads / Config::kGroup);
   }
 }
 
@@ -29,13 +30,14 @@ ATTNJIT_DEVICE i64 row_of_key(int batch, int kv_len, i64 first_row, int key,
 struct ScalesOfKey {
   float k, v;
 
-  /// Begins to load them. `row`: of the key; -1: it has none. Past the end the mask hides what
-  /// comes of it.
+  /// Begins to load them. `first`: where those of head 0 lie; -1: the key has none. Past the end
+  /// the mask hides what comes of it.
   template <class Config, class Arguments>
-  ATTNJIT_DEVICE void load(i64 row, int kv_head, const Arguments& arguments) {
-    const i64 at = row * (arguments.num_q_heads / Config::kGroup) + kv_head;
-    k = row < 0 ? 1.0f : arguments.k_scale[at];
-    v = row < 0 ? 1.0f : arguments.v_scale[at];
+  ATTNJIT_DEVICE void load(i64 first, int kv_head, const Arguments& arguments) {
+    i64 at = first + kv_head;
+    if constexpr (Config::kPageSize > 0) at = first + kv_head * arguments.scale_head_stride;
+    k = first < 0 ? 1.0f : arguments.k_scale[at];
+    v = first < 0 ? 1.0f : arguments.v_scale[at];
   }
 
   /// put(k_scale, log2 of v_scale, 1 / v_scale).

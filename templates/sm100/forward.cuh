@@ -16,7 +16,8 @@
 //   int q_len, kv_len                                of the longest sequence
 //   const int* kv_lens                               paged or ragged: of each sequence
 //   const int* page_table, int max_pages             paged: row b has sequence b's pages
-//   int num_pages                                    paged, where each key has a scale of its own
+//   int num_pages; i64 scale_page_stride, scale_row_stride, scale_head_stride
+//                                                    paged, where each key has a scale of its own
 //   const int* q_offsets, int batch, total_q         ragged: sequence b has the rows from
 //   unsigned char* o, i64 o_row_bytes, o_head_bytes  q_offsets[b] on to q_offsets[b + 1]
 //   int one_query                                    where Config::kSwitchTo1Q

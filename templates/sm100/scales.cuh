@@ -88,8 +88,8 @@ struct KeyScales {
     for (int i = 0; i < kOwn; ++i) {
       const int in_tile = row + kRows * i;
       const i64 key = in_tile < Config::kTileN
-                          ? row_of_key<Config>(work.batch, work.kv_len, first_row,
-                                               tile * Config::kTileN + in_tile, arguments)
+                          ? scales_of_key<Config>(work.batch, work.kv_len, first_row,
+                                                  tile * Config::kTileN + in_tile, arguments)
                           : -1;
       own[i].template load<Config>(key, work.kv_head, arguments);
     }

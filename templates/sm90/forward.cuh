@@ -9,6 +9,7 @@
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
 //   const float *k_scale, *v_scale                   where Config::kScales is not kNoScales
 //   const float* q_scale                             and Q is e4m3, too
+//   i64 scale_page_stride, scale_row_stride, scale_head_stride   and they are of a page's tokens
 //   const float* output_scale                        where O is e4m3
 //   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, paired_units; float scale
 //   int tile_groups, first_tiles, second_tiles, tile_growth

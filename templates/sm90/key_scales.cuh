@@ -54,9 +54,9 @@ struct KeyScalesLoad {
       const int key = first + own_lane;
       if (key >= Config::kTileN) break;
       ScalesOfKey own;
-      own.template load<Config>(
-          row_of_key<Config>(tile.batch, tile.kv_len, first_row, tile.first_key + key, arguments),
-          tile.kv_head, arguments);
+      own.template load<Config>(scales_of_key<Config>(tile.batch, tile.kv_len, first_row,
+                                                      tile.first_key + key, arguments),
+                                tile.kv_head, arguments);
       own.hand_over([&](float of_key, float log2_of_value, float inverse_of_value) {
         const u32 pair = Buffer::pair(buffer, key) + key % 2 * 4;
         store_shared(pair, of_key);

@@ -365,6 +365,23 @@ def eight_bits(gpu):
                     ValueError, "no q_scale")
             fails(lambda: attnjit.attention(q, sixteen, sixteen, out=o, service=service),
                   TypeError, "k and v of float8_e4m3fn beside")
+            # Those of a page's tokens lie anywhere, K's and V's alike.
+            row = Tensor(Q, (2, 8, 64), kind)
+            cache = Tensor(K, (9, 16, 4, 64), kind, strides=(9216, 144, 2304, 1))
+            table, lens = Tensor(TABLE, (2, 5), "int32"), Tensor(LENS, (2,), "int32")
+            of_q = Tensor(DOC, (2, 8), "float32")
+
+            def between(v_strides, service=service):
+                scales = [Tensor(DOC + 64 * i, (9, 16, 4), "float32", strides=strides)
+                          for i, strides in enumerate(((2304, 36, 576), v_strides))]
+                attnjit.paged_attention(row, cache, cache, table, lens, out=Tensor(O, (2, 8, 64)),
+                                        q_scale=of_q, k_scale=scales[0], v_scale=scales[1],
+                                        num_partitions=1, service=service)
+
+            between((2304, 36, 576))
+            own = list(_launch._local.recent.values())[-1].args.kv_scale_strides
+            assert (own.batch, own.row, own.head) == (2304, 36, 576), own
+            fails(lambda: between((64, 4, 1)), ValueError, "k_scale must be contiguous")
             # Of ragged batches scales of rows and of heads have as many dimensions.
             ragged = dict(q_offsets=Tensor(OFFSETS, (3,), "int32"),
                           kv_offsets=Tensor(OFFSETS, (3,), "int32"))

@@ -24,6 +24,7 @@ TEST_F(Sm103KvDtype, EveryDepthAndInput) { expect_depths(some_of<int>({64, 128, 
 TEST_F(Sm100KvDtype, OddLengths) { expect_odd_lengths(); }
 TEST_F(Sm100KvDtype, ScalesOfTensorsAndHeads) { expect_scales(); }
 TEST_F(Sm100KvDtype, ScalesOfRows) { expect_scales_of_rows(some_of<int>({128, 256, 64, 192, 80})); }
+TEST_F(Sm100KvDtype, ScalesBetweenRows) { expect_scales_between_rows(); }
 TEST_F(Sm100KvDtypeFp16, ScalesOfRows) { expect_scales_of_rows(some_of<int>({64, 256, 128})); }
 TEST_F(Sm100KvDtype, PagesRaggedBatchesAndPartitions) {
   expect_sequences();

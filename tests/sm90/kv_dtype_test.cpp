@@ -21,6 +21,7 @@ TEST_F(Sm90KvDtypeFp16, EveryDepthAndInput) {
 TEST_F(Sm90KvDtype, OddLengths) { expect_odd_lengths(); }
 TEST_F(Sm90KvDtype, ScalesOfTensorsAndHeads) { expect_scales(); }
 TEST_F(Sm90KvDtype, ScalesOfRows) { expect_scales_of_rows(some_of<int>({128, 64, 192, 16, 80})); }
+TEST_F(Sm90KvDtype, ScalesBetweenRows) { expect_scales_between_rows(); }
 TEST_F(Sm90KvDtypeFp16, ScalesOfRows) { expect_scales_of_rows(some_of<int>({64, 192, 128})); }
 TEST_F(Sm90KvDtype, PagesRaggedBatchesAndPartitions) { expect_sequences(); }
 TEST_F(Sm90KvDtype, PagesOfAnyRows) { expect_pages_of_any_rows(); }

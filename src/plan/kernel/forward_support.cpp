@@ -197,6 +197,10 @@ bool keys_have_scales(const AttentionSpec& spec) {
   return spec.type_of_kv() == Dtype::kE4m3 && spec.scales == Scales::kToken;
 }
 
+bool pages_have_scales(const AttentionSpec& spec) {
+  return spec.page_size > 0 && keys_have_scales(spec);
+}
+
 bool has_own_rope(const AttentionSpec& spec) {
   return spec.rope_dtype.value_or(spec.qkv_dtype) != spec.qkv_dtype;
 }

@@ -69,6 +69,8 @@ bool is_e4m3(const AttentionSpec& spec);
 bool upcasts_kv(const AttentionSpec& spec);
 /// Whether each key has a scale of its own in K, and one in V.
 bool keys_have_scales(const AttentionSpec& spec);
+/// And lie in pages, so that their scales have strides.
+bool pages_have_scales(const AttentionSpec& spec);
 
 /// Whether the rope parts of Q and K have a type of their own (rope_dtype), and so tensors of their
 /// own: q_rope and k_rope.

@@ -67,6 +67,9 @@ constexpr std::array<NumberRow, static_cast<std::size_t>(LaunchNumber::kCount)> 
     {LaunchNumber::kVPageBytes, "v_page_bytes", Kind::kI64},
     {LaunchNumber::kVRowBytes, "v_row_bytes", Kind::kI64},
     {LaunchNumber::kVHeadBytes, "v_head_bytes", Kind::kI64},
+    {LaunchNumber::kScalePageStride, "scale_page_stride", Kind::kI64},
+    {LaunchNumber::kScaleRowStride, "scale_row_stride", Kind::kI64},
+    {LaunchNumber::kScaleHeadStride, "scale_head_stride", Kind::kI64},
     {LaunchNumber::kPartitions, "partitions", Kind::kI32},
     {LaunchNumber::kScale, "scale", Kind::kF32},
     {LaunchNumber::kRows, "rows", Kind::kI64},
@@ -290,6 +293,12 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
     add_array(Buffer::kKScale, "const float");
     // V of absorbed MLA is K's latent part.
     if (spec.mla != Mla::kDecode) add_array(Buffer::kVScale, "const float");
+  }
+  if (pages_have_scales(spec)) {
+    for (const LaunchNumber stride : {LaunchNumber::kScalePageStride, LaunchNumber::kScaleRowStride,
+                                      LaunchNumber::kScaleHeadStride}) {
+      parameters.push_back(parameter(stride));
+    }
   }
   if (has_output_scale(spec)) add_array(Buffer::kOutputScale, "const float");
   for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));

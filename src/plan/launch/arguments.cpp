@@ -245,6 +245,9 @@ void LaunchNumbers::set_strides(const LaunchTensors& tensors) {
   set(LaunchNumber::kVPageBytes, bytes(tensors.v, tensors.v.strides.batch));
   set(LaunchNumber::kVRowBytes, bytes(tensors.v, tensors.v.strides.row));
   set(LaunchNumber::kVHeadBytes, bytes(tensors.v, tensors.v.strides.head));
+  set(LaunchNumber::kScalePageStride, tensors.kv_scales.strides.batch);
+  set(LaunchNumber::kScaleRowStride, tensors.kv_scales.strides.row);
+  set(LaunchNumber::kScaleHeadStride, tensors.kv_scales.strides.head);
 }
 
 Status fill_recipe(KernelId id, std::uint32_t ctas, const ArgumentValues& values,

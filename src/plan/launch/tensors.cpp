@@ -120,7 +120,7 @@ bool check_strides(const TensorView& tensor, Problems& problems) {
                                name, dimension, stride, kMaxStrideBytes / element - 1));
       return false;
     }
-    if (stride * element % kTmaStep != 0) {
+    if (stride * element % kTmaStep != 0 && tensor.tensor != BufferId::Kind::kKScale) {
       problems.add(fmt::format("{}.{}", name, dimension),
                    fmt::format("the stride of {} from one {} to the next is {} elements, {} bytes, "
                                "not a multiple of {}",
@@ -280,6 +280,7 @@ Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShap
       {Buffer::kO, output, q_batch, q_rows, spec.num_q_heads, ov_depth, shapes.o},
       TensorView{},
       TensorView{},
+      TensorView{},
       mask_strides(spec, shapes, problems)};
   if (spec.cache_format == CacheFormat::kDsv32) {
     tensors.k.dtype = Dtype::kU8;
@@ -291,8 +292,14 @@ Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShap
                       depth,          shapes.q_rope};
     tensors.k_rope = {Buffer::kKRope, *spec.rope_dtype, kv_batch, kv_rows, 1, depth, shapes.k_rope};
   }
-  for (TensorView* tensor :
-       {&tensors.q, &tensors.k, &tensors.v, &tensors.o, &tensors.q_rope, &tensors.k_rope}) {
+  if (pages_have_scales(spec)) {
+    tensors.kv_scales = {Buffer::kKScale, Dtype::kF32, kv_batch,        kv_rows,
+                         kv_heads,        1,           shapes.kv_scales};
+  } else if (shapes.kv_scales != TensorStrides{}) {
+    problems.add("k_scale", "only scales of tokens of a paged cache have strides");
+  }
+  for (TensorView* tensor : {&tensors.q, &tensors.k, &tensors.v, &tensors.o, &tensors.q_rope,
+                             &tensors.k_rope, &tensors.kv_scales}) {
     if (tensor->depth == 0) continue;  // the launch has none
     if (packed_size_overflows(*tensor)) {
       problems.add(std::string(name_of(tensor->tensor)),

@@ -40,6 +40,7 @@ struct MaskStrides {
 struct LaunchTensors {
   TensorView q, k, v, o;
   TensorView q_rope, k_rope;  ///< empty but where the rope part has a type of its own
+  TensorView kv_scales;       ///< of depth 1; empty but where pages have scales of tokens
   MaskStrides mask;
 };
 

@@ -261,8 +261,7 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan&
   if (spec.page_size > 0) add({kMaxPages});
   if (sm100.can_switch_to_1q) add({kOneQuery});
   // A page past the last has no scales.
-  const bool reads_pages = spec.page_size > 0 && keys_have_scales(spec);
-  if (reads_pages && !loads_by_threads(sm100)) add({kNumPages});
+  if (pages_have_scales(spec) && !loads_by_threads(sm100)) add({kNumPages});
   if (loads_by_threads(sm100)) {
     numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());
   }

@@ -166,8 +166,12 @@ def _dense(tensors, params, numbers, fields, service, stream, q_len, kv_len, sca
         assert end - begin <= q_len and keys <= kv_len
         pages = page_table[b, :math.ceil(keys / k.shape[1])].long()
         visible = _visible(spec["mask"], 1, end - begin, keys, named, b, begin)[0]
-        lines = [scaled(x.float()[pages].flatten(0, 1)[:keys], one, b)
-                 for x, one in ((k, k_scale), (v, v_scale))]
+        if tensors.scales() == "token":
+            lines = [(x.float()[pages] * one[pages][..., None]).flatten(0, 1)[:keys]
+                     for x, one in ((k, k_scale), (v, v_scale))]
+        else:
+            lines = [scaled(x.float()[pages].flatten(0, 1)[:keys], one, b)
+                     for x, one in ((k, k_scale), (v, v_scale))]
         rows, sums = attend(scaled(flat_q[begin:end], q_scale, b), *lines, visible, scale, softcap,
                             sink, distances(end - begin, keys))
         if output_scale is not None:

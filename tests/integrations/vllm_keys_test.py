@@ -97,6 +97,9 @@ def main(names):
             folder = shapes.write(root, name, models[name])
             compare(name, folder, service, "auto")
             compare(name, folder, service, "fp8", *FP8)
+            if name in ("llama8b", "gptoss"):
+                compare(name, folder, service, "fp8_per_token_head",
+                        "--kv-cache-dtype", "fp8_per_token_head")
             if name in shapes.WITH_LISTS:
                 compare(name, folder, service, "fp8_ds_mla", "--kv-cache-dtype", "fp8_ds_mla")
             compare(name, folder, service, "auto", "--page", "128", block_size=128)

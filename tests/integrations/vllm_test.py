@@ -22,14 +22,16 @@ from vllm.model_executor.layers.quantization.utils.quant_utils import (kFp8Stati
 from vllm.platforms.interface import DeviceCapability
 from vllm.v1.attention.backend import CommonAttentionMetadata
 from vllm.v1.attention.backends.registry import AttentionBackendEnum
+from vllm.v1.attention.ops import triton_reshape_and_cache_flash
 from vllm.utils import jit_monitor, torch_utils
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVQuantMode
 from vllm.v1.kv_cache_layout import KVCacheLayout
 
 import attnjit
 import reference
 from attnjit.integrations import vllm as integration
 from attnjit.integrations import _recorded, vllm_backend, vllm_service
-from attnjit.integrations.vllm_backend import AttnjitBackend, AttnjitImpl
+from attnjit.integrations.vllm_backend import TOKEN_SCALES, AttnjitBackend, AttnjitImpl
 
 HEADS, KV_HEADS, DEPTH, PAGE, PAGES = 4, 2, 16, 16, 12
 E4M3 = torch.float8_e4m3fn
@@ -59,7 +61,8 @@ def answers():
         assert reasons(**{name: True}) == [], (name, reasons(**{name: True}))
     for changes, text in (({"head_size": 520}, "head_size"), ({"dtype": torch.float32}, "dtype"),
                           ({"kv_cache_dtype": "fp8_e5m2"}, "a cache of fp8_e5m2"),
-                          ({"kv_cache_dtype": "fp8_per_token_head"}, "fp8_per_token_head"),
+                          ({"kv_cache_dtype": "int8_per_token_head"}, "int8_per_token_head"),
+                          ({"kv_cache_dtype": "fp8_per_token_head", "head_size": 256}, "scales"),
                           ({"kv_cache_dtype": "nvfp4"}, "scales of tensors or of heads"),
                           ({"kv_cache_dtype": "float16"}, "only of the model's type"),
                           ({"kv_cache_dtype": "fp8", "head_size": 512}, "qk_depth"),
@@ -70,6 +73,7 @@ def answers():
         assert any(text in one for one in found), f"{changes}: {found}"
     for capability in (HOPPER, DeviceCapability(10, 0)):
         assert reasons(capability, head_size=256) == []
+        assert reasons(capability, kv_cache_dtype="fp8_per_token_head") == []
         for name in ("fp8", "fp8_e4m3"):
             for per_head in (False, True):
                 assert reasons(capability, kv_cache_dtype=name,
@@ -166,7 +170,7 @@ def layers():
             graph(builder, impl, layer, cache, window, cap, sinks)
     for options, text in ((dict(alibi_slopes=[1.0] * HEADS, logits_soft_cap=5.0), "ALiBi"),
                           (dict(kv_cache_dtype="fp8_e5m2"), "fp8_e5m2"),
-                          (dict(kv_cache_dtype="fp8_per_token_head"), "fp8_per_token_head")):
+                          (dict(kv_cache_dtype="int8_per_token_head"), "int8_per_token_head")):
         try:
             AttnjitImpl(HEADS, DEPTH, 0.3, **options)
         except NotImplementedError as error:
@@ -243,6 +247,62 @@ def eight_bits():
         assert (impl.forward(layer, q, None, None, cache, None, quantised).float() == 0).all()
     vllm_backend._arch = lambda: "sm_90a"
     assert not AttnjitImpl(8, 512, 1.0).fused_output_quant_supported(kFp8StaticTensorSym)
+
+
+def scales_of_tokens():
+    """fp8_per_token_head: K, V and a scale of each in one row, in all layouts."""
+    for depth, content in ((128, 272), (80, 176), (16, 48)):
+        spec = AttnjitBackend.customize_spec(FullAttentionSpec(
+            block_size=PAGE, num_kv_heads=KV_HEADS, head_size=depth, dtype=torch.uint8,
+            kv_quant_mode=KVQuantMode.FP8_PER_TOKEN_HEAD))
+        assert spec.state_content_bytes == content, spec
+    if not reference.ON_GPU:
+        triton_reshape_and_cache_flash.triton_reshape_and_cache_flash_per_token_head_quant = write
+    layer = torch.nn.Module()
+    impl = AttnjitImpl(HEADS, DEPTH, 0.3, KV_HEADS, None, 5, TOKEN_SCALES, 7.0,
+                       sinks=torch.randn(HEADS))
+    builder = builder_of(impl, layer, torch.uint8)
+    for spec in prewarmed:
+        assert [spec.get(name) for name in ("qkv_dtype", "kv_dtype", "scales")] == [
+            "bf16", "e4m3", "token"], spec
+    assert not impl.supports_quant_query_input
+    for layout, (rows, keys) in itertools.product(
+            KVCacheLayout, (([7, 1, 20], [7, 33, 40]), ([1, 1], [17, 40]), ([3, 1, 0], [20, 9, 0]))):
+        sizes = {"L": 2, "B": PAGES, "H": KV_HEADS, "N": PAGE, "C": content}
+        memory = torch.full([sizes[name] for name in layout.name], 255, dtype=torch.uint8)  # NaN
+        cache = memory.permute([layout.name.index(name) for name in "LBHNC"])[1]
+        step = metadata(builder, rows, keys)
+        slots = torch.cat([(step.block_table[b, :, None].long() * PAGE + torch.arange(PAGE)).flatten()
+                           [:length] for b, length in enumerate(keys)])
+        key, value = (torch.randn(len(slots), KV_HEADS, DEPTH) * torch.rand(len(slots), KV_HEADS, 1)
+                      for _ in "kv")
+        impl.do_kv_cache_update(layer, key, value, cache, slots)
+        whole = torch.zeros(PAGES * PAGE, KV_HEADS, 2 * DEPTH)
+        whole[slots] = torch.cat([rounded * scale[..., None] for rounded, scale in (
+            quantised(key), quantised(value))], -1)
+        q = torch.randn(sum(rows), HEADS, DEPTH, dtype=reference.DTYPE)
+        out = torch.empty(len(q), HEADS * DEPTH, dtype=q.dtype)
+        impl.forward(layer, q, None, None, cache, step, out)
+        right = expected(q, whole.view(PAGES, PAGE, KV_HEADS, -1).transpose(1, 2), step, rows, keys,
+                         5, 7.0, impl.sinks)
+        error = (out.view(right.shape).float() - right).abs().max()
+        assert error < 3 * reference.TOLERANCE, (layout, rows, error)
+
+
+def quantised(rows):
+    """In e4m3's numbers, and the scales: absmax / 448."""
+    scale = rows.abs().amax(-1) / 448
+    return (rows / scale[..., None]).to(E4M3).float(), scale
+
+
+def write(key, value, keys, values, k_scale, v_scale, slots, kv_quant_mode):
+    """As vLLM's kernel of Triton's does, through the strides that it is given."""
+    assert kv_quant_mode == KVQuantMode.FP8_PER_TOKEN_HEAD
+    for rows, cache, scales in ((key, keys, k_scale), (value, values, v_scale)):
+        assert cache.dtype is E4M3 and scales.dtype is torch.float32
+        numbers, factors = quantised(rows)
+        cache[slots // PAGE, slots % PAGE] = numbers.to(E4M3)
+        scales[slots // PAGE, slots % PAGE] = factors
 
 
 def check(impl, layer, cache, step, visible, bias=0, sinks=None, k=None, v=None):
@@ -411,6 +471,7 @@ def keys_that_are_asked_for():
              ({"sliding_window": 700, **sinks}, {}, {}, {}), ({"logits_soft_cap": 7.0}, {}, {}, {}),
              ({"alibi_slopes": [0.5] * HEADS}, {}, {}, {}), ({}, {"drafts": 3}, {}, {}),
              ({"kv_cache_dtype": "fp8"}, {}, {}, {}),
+             ({"kv_cache_dtype": TOKEN_SCALES}, {}, {}, {}),
              ({"kv_cache_dtype": "fp8", **sinks}, {"drafts": 1}, {}, {}),
              ({"attn_type": "encoder_only"}, {}, {"causal": False}, {}),
              ({"attn_type": "encoder_only", "sliding_window": 6}, {}, {"causal": False}, {}),
@@ -423,7 +484,7 @@ def keys_that_are_asked_for():
     with attnjit.Service(no_disk_cache=1) as service:
         for arch, (options, model, step_has, layer_has), of_heads in itertools.product(
                 ("sm_90a", "sm_100a"), cases, (False, True)):
-            if of_heads and "kv_cache_dtype" not in options:
+            if of_heads and options.get("kv_cache_dtype") != "fp8":
                 continue
             vllm_backend._arch = lambda arch=arch: arch
             invariant = "is_invariant" in model
@@ -438,7 +499,8 @@ def keys_that_are_asked_for():
             asked = {service.prepare(spec).key for spec in prewarmed}
             assert asked
             eight = "kv_cache_dtype" in options
-            cache = torch.zeros(PAGES, KV_HEADS, PAGE, 2 * DEPTH,
+            content = 48 if options.get("kv_cache_dtype") == TOKEN_SCALES else 2 * DEPTH
+            cache = torch.zeros(PAGES, KV_HEADS, PAGE, content,
                                 dtype=torch.uint8 if eight else torch.bfloat16)
             launched.clear()
             drafts = model.get("drafts", 0)
@@ -621,6 +683,7 @@ torch.manual_seed(0)
 answers()
 layers()
 eight_bits()
+scales_of_tokens()
 kinds()
 monitor()
 recorded()

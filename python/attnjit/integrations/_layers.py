@@ -10,6 +10,7 @@ from ._specs import eight_bit_cache, sliding_window, why_not
 
 DSV32 = "fp8_ds_mla"
 EIGHT_BITS = ("fp8", "fp8_e4m3")  #: of vLLM's names of a cache's types: those of e4m3
+TOKEN_SCALES = "fp8_per_token_head"  #: e4m3 with a scale of each row of a head, beside it
 #: Rows of each request, where they are as many, up to which kernels of decodes serve them.
 MOST_ROWS = 8
 _NAMED_ROWS = (1, 1, 2, 4, 4, 8, 8, 8, 8)  # what a spec says of so many: a launch of fewer fits
@@ -123,8 +124,11 @@ def types_of(layer: Layer, server: Server, prompts: bool = False) -> Dict[str, A
     takes that: tensor cores bound them, and keys and values need no upcast beside such a Q. In
     batch-invariant mode it is not, for a row's bits are the same in each step.
     """
-    if layer.both_ways or server.cache not in EIGHT_BITS:
+    if layer.both_ways or server.cache not in (*EIGHT_BITS, TOKEN_SCALES):
         return {"qkv_dtype": server.dtype, "output_dtype": server.dtype}
+    if server.cache == TOKEN_SCALES:
+        return {"qkv_dtype": server.dtype, "output_dtype": server.dtype, "kv_dtype": "e4m3",
+                "scales": "token"}
     if layer.latent:
         return {"qkv_dtype": server.dtype, "output_dtype": server.dtype, "kv_dtype": "e4m3",
                 "scales": "tensor"}

@@ -12,7 +12,7 @@ import sys
 from typing import Any, Dict, List
 
 from .._abi import command_path
-from ._layers import DSV32, EIGHT_BITS, Layer, Server, vllm_specs
+from ._layers import DSV32, EIGHT_BITS, TOKEN_SCALES, Layer, Server, vllm_specs
 from ._sglang_layers import sglang_specs
 from ._transformers_layers import transformers_specs
 
@@ -36,7 +36,7 @@ def add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--page", type=_numbers, metavar="N[,N..]",
                       help="--block-size or --page-size; default: the server's")
     made.add_argument("--dtype", choices=["bf16", "fp16"], help="default: the model's")
-    made.add_argument("--kv-cache-dtype", default="auto", choices=["auto", *EIGHT_BITS, DSV32])
+    made.add_argument("--kv-cache-dtype", default="auto", choices=["auto", *EIGHT_BITS, TOKEN_SCALES, DSV32])
     made.add_argument("--head-scales", action="store_true",
                       help="the checkpoint has scales of heads beside a cache of fp8")
     made.add_argument("--drafts", type=int, default=0, metavar="N", help="tokens of a draft")
@@ -99,9 +99,9 @@ def main(arguments: List[str]) -> None:
     if given.kv_cache_dtype in EIGHT_BITS and given.arch is None:
         parser().error(f"--arch: is missing; allowed: {', '.join(_ARCHS)}")
     if given.server != "vllm" and (given.dcp > 1 or given.images or given.head_scales
-                                   or given.kv_cache_dtype == DSV32):
-        parser().error(f"--for {given.server}: --dcp, --images, --head-scales and {DSV32} are "
-                       "vLLM's")
+                                   or given.kv_cache_dtype in (DSV32, TOKEN_SCALES)):
+        parser().error(f"--for {given.server}: --dcp, --images, --head-scales, {TOKEN_SCALES} and "
+                       f"{DSV32} are vLLM's")
     model = model_of(given)
     head = {"name": given.name or model["name"],
             "source": "; ".join([given.config, *model["notes"]])}

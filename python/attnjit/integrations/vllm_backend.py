@@ -19,10 +19,12 @@ from vllm.v1.attention.backend import (AttentionBackend, AttentionCGSupport, Att
                                        AttentionMetadata, AttentionMetadataBuilder, AttentionType,
                                        CommonAttentionMetadata, MultipleOf)
 from vllm.v1.attention.backends.utils import fill_mm_prefix_query_ranges, get_dcp_local_seq_lens
+from vllm.v1.kv_cache_interface import KVQuantMode
 
 from .. import Mask, ScoreMod, alibi, attention, paged_attention
 from . import vllm_service
-from ._layers import EIGHT_BITS, Layer, Server, decode_rows, mask_of, types_of, vllm_specs
+from ._layers import (EIGHT_BITS, TOKEN_SCALES, Layer, Server, decode_rows, mask_of, types_of,
+                      vllm_specs)
 from ._specs import eight_bit_cache, why_not
 from .vllm_service import launches, raise_refused, say_start, service
 
@@ -34,8 +36,8 @@ _ENCODERS = (AttentionType.ENCODER, AttentionType.ENCODER_ONLY)
 # What kernels of batch-invariant mode may need beside their tensors: their parts' results.
 _INVARIANT_BYTES = 1 << 29
 #: What the start's line says, and docs/vllm.md.
-REFUSED = ("caches of 8 bits but e4m3 with scales of tensors or heads, caches of 4 bits, prefill "
-           "context parallelism, HiSparse, windows and sinks beside MLA or decode context "
+REFUSED = ("caches of 8 bits but e4m3 with scales of tensors, heads or tokens, caches of 4 bits, "
+           "prefill context parallelism, HiSparse, windows and sinks beside MLA or decode context "
            "parallelism")
 
 
@@ -53,10 +55,10 @@ def why_no_cache(kv_cache_dtype: str, dtype: Optional[torch.dtype] = None) -> Op
     """Why the kernels do not read such a cache, of a model of `dtype`; None: they do."""
     of_the_model = (kv_cache_dtype == "auto" or kv_cache_dtype in _SIXTEEN_BITS
                     and dtype in (None, _SIXTEEN_BITS[kv_cache_dtype]))
-    if of_the_model or kv_cache_dtype in EIGHT_BITS:
+    if of_the_model or kv_cache_dtype in (*EIGHT_BITS, TOKEN_SCALES):
         return None
-    return (f"attnjit: a cache of {kv_cache_dtype} is not served: only of the model's type, and of "
-            "fp8_e4m3 with scales of tensors or of heads")
+    return (f"attnjit: a cache of {kv_cache_dtype} is not served: only of the model's type, of "
+            f"fp8_e4m3 with scales of tensors or of heads, and of {TOKEN_SCALES}")
 
 
 def _arch() -> Optional[str]:
@@ -80,6 +82,16 @@ def partition_keys(vllm_config: Any, row_bytes: int, rows: int) -> int:
     return max(384, -(-keys // 64) * 64)
 
 
+class _Content:
+    """Where the parts of a token's row of a head begin, in bytes, in a cache with scales of tokens:
+    K, V, and a scale of each. TMA wants K and V, and rows, at multiples of 16."""
+
+    def __init__(self, depth: int) -> None:
+        self.v = -(-depth // 16) * 16
+        self.scales = -(-(self.v + depth) // 4) * 4
+        self.bytes = -(-(self.scales + 8) // 16) * 16
+
+
 class AttnjitBackend(AttentionBackend):
     """What vLLM asks before it chooses a backend for a group of layers."""
 
@@ -87,11 +99,23 @@ class AttnjitBackend(AttentionBackend):
     forward_includes_kv_cache_update: bool = False
     supports_kv_cache_update_bypass: bool = True
     supported_dtypes: ClassVar[List[torch.dtype]] = list(_DTYPES)
-    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *_SIXTEEN_BITS, *EIGHT_BITS]
+    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *_SIXTEEN_BITS, *EIGHT_BITS,
+                                                      TOKEN_SCALES]
 
     @staticmethod
     def get_name() -> str:
         return "ATTNJIT"
+
+    @classmethod
+    def customize_spec(cls, spec: Any) -> Any:
+        """Room for the scales of tokens, where a cache has them."""
+        if (spec.state_content_bytes is not None
+                or spec.kv_quant_mode != KVQuantMode.FP8_PER_TOKEN_HEAD):
+            return spec
+        if spec.head_size_v != spec.head_size:
+            raise NotImplementedError(f"attnjit: {TOKEN_SCALES} is not served where V's depth is "
+                                      "not K's")
+        return replace(spec, state_content_bytes=_Content(spec.head_size).bytes)
 
     @staticmethod
     def get_impl_cls() -> type:
@@ -162,9 +186,10 @@ class AttnjitBackend(AttentionBackend):
                                       sink=has_sink, mask=mask)
         if envs.VLLM_BATCH_INVARIANT:
             fields["partition_keys"] = 384
+        by_token = {"kv_dtype": "e4m3", "scales": "token"} if kv_cache_dtype == TOKEN_SCALES else {}
         reason = why_not(**(eight_bit_cache(_DTYPES[dtype], **fields)
                             if kv_cache_dtype in EIGHT_BITS
-                            else {**fields, "qkv_dtype": _DTYPES[dtype]}))
+                            else {**fields, "qkv_dtype": _DTYPES[dtype], **by_token}))
         return None if reason is None else f"attnjit: {reason}"
 
 
@@ -383,12 +408,13 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         self.sinks, self.sinks_f32 = sinks, sinks  #: the second are the builder's
         self._encodes = attn_type in _ENCODERS
         self._eight_bits = kv_cache_dtype in EIGHT_BITS and not self._encodes
+        self._by_token = kv_cache_dtype == TOKEN_SCALES and not self._encodes
         self._slopes = (None if alibi_slopes is None
                         else torch.tensor(alibi_slopes, dtype=torch.float32))
         self._score_mod = (ScoreMod({"kind": "softcap", "cap": float(logits_soft_cap)})
                            if logits_soft_cap else None)
         self._masks: Dict[Any, Mask] = {}
-        self._views: Tuple[Any, Any, Any] = (None, None, None)
+        self._views: Tuple[Any, ...] = (None, None, None, None)
         self._partition_keys, self._prefix_window, self._images = 0, None, False
         self._quantises = False  # Q of prompts, here; decodes have it in 16 bits
         # vLLM hands Q over in e4m3 where this says so.
@@ -402,7 +428,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         scales, and which rows are of images."""
         config = get_current_vllm_config_or_none()
         model = None if config is None else config.model_config
-        if model is None or model.is_hybrid or self._eight_bits or self.dcp_world_size > 1 or (
+        if model is None or model.is_hybrid or self._eight_bits or self._by_token or self.dcp_world_size > 1 or (
                 self.attn_type != AttentionType.DECODER):
             return
         if envs.VLLM_BATCH_INVARIANT or getattr(model, "is_mm_prefix_lm", False) or (
@@ -417,6 +443,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
             (self.sliding_window is not None, f"windows of {self.sliding_window}"),
             (self.sinks is not None, "sinks"), (self.soft_cap, f"a softcap of {self.soft_cap}"),
             (self._slopes is not None, "ALiBi"), (self._eight_bits, "a cache of e4m3"),
+            (self._by_token, "a cache of e4m3 with scales of tokens"),
             (self.attn_type != AttentionType.DECODER, str(self.attn_type))) if holds]
         return (f"{self.num_heads}/{self.num_kv_heads} heads of {self.head_size}"
                 + "".join(f", {one}" for one in more))
@@ -466,20 +493,34 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
     def _halves(self, kv_cache: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
         """[pages, page_size, kv_heads, depth] of keys and of values, of vLLM's
         [pages, kv_heads, page_size, depth of both] in whichever layout."""
-        depths = [self.head_size, kv_cache.shape[-1] - self.head_size]
-        keys, values = kv_cache.transpose(1, 2).split(depths, dim=-1)
+        rows = kv_cache.transpose(1, 2)
+        if self._by_token:
+            begin = _Content(self.head_size).v
+            return rows[..., :self.head_size], rows[..., begin:begin + self.head_size]
+        keys, values = rows.split([self.head_size, kv_cache.shape[-1] - self.head_size], dim=-1)
         return keys, values
 
     def _caches(self, kv_cache: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
         """The same in the type of their elements: vLLM's own is bytes for those of fp8."""
         if self._views[0] is not kv_cache:
-            typed = kv_cache.view(torch.float8_e4m3fn) if self._eight_bits else kv_cache
+            of_8_bits = self._eight_bits or self._by_token
+            typed = kv_cache.view(torch.float8_e4m3fn) if of_8_bits else kv_cache
             keys, values = map(canonicalize_singleton_dim_strides, self._halves(typed))
-            self._views = kv_cache, keys, values
+            self._views = kv_cache, keys, values, self._token_scales(kv_cache)
         return self._views[1], self._views[2]
+
+    def _token_scales(self, kv_cache: torch.Tensor) -> Dict[str, torch.Tensor]:
+        """Those of K and of V, [pages, page_size, kv_heads], where the cache has them."""
+        if not self._by_token:
+            return {}
+        begin = _Content(self.head_size).scales
+        both = kv_cache.transpose(1, 2)[..., begin:begin + 8].view(torch.float32)
+        return {"k_scale": both[..., 0], "v_scale": both[..., 1]}
 
     def _scales(self, layer: Any, query: torch.Tensor, requests: int) -> Dict[str, torch.Tensor]:
         """The scales of what is e4m3. vLLM has one number, or one for each head of K and V."""
+        if self._by_token:
+            return self._views[3]
         if not self._eight_bits:
             return {}
         scales = {"k_scale": layer._k_scale, "v_scale": layer._v_scale}
@@ -625,6 +666,16 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
                            kv_cache: torch.Tensor, slot_mapping: torch.Tensor) -> None:
         """Writes this step's keys and values, by vLLM's own operator."""
         if self._encodes:
+            return
+        if self._by_token:
+            from vllm.v1.attention.ops.triton_reshape_and_cache_flash import (
+                triton_reshape_and_cache_flash_per_token_head_quant)
+
+            keys, values = self._caches(kv_cache)
+            scales = self._views[3]
+            triton_reshape_and_cache_flash_per_token_head_quant(
+                key, value, keys, values, scales["k_scale"], scales["v_scale"], slot_mapping,
+                kv_quant_mode=KVQuantMode.FP8_PER_TOKEN_HEAD)
             return
         from vllm.v1.attention.backends.fa_utils import reshape_and_cache_flash
 

@@ -58,10 +58,12 @@ def logprobs(verdict, name, found):
         backend: record["logprobs"] for backend, record in found.items() if not is_ours(backend)}
     default = next((b for b in theirs if b.startswith(("FLASH", "FA3"))), None)
     other = next((b for b in theirs if b.startswith("TRITON")), None)
+    if default is None and found["ATTNJIT"]["cache"] == "fp8_per_token_head":
+        default, other = other, None  # which TRITON_ATTN alone serves
     if default is None:
         return verdict.say(name, "the server's default is missing", False)
     deviation = apart(mine["prompts"], theirs[default]["prompts"])
-    if other is None:  # graphs: there is no third
+    if other is None:  # there is no third
         verdict.say(name, f"{deviation:.5f} from {default}'s")
     else:
         limit = apart(theirs[other]["prompts"], theirs[default]["prompts"])

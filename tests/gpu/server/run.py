@@ -261,8 +261,9 @@ def groups_of(cases, stage, room):
 
 def backends_in(case, stage):
     default, other = shapes.backends_of(case.config, case.cache)
-    return ((default, "ATTNJIT", other) if stage == "check"
-            else (default, "ATTNJIT", *case.varied))
+    if stage == "check":
+        return (default, "ATTNJIT", other) if other else (default, "ATTNJIT")
+    return (default, "ATTNJIT", *case.varied)
 
 
 def started(group, stage, out, logs, given, method):

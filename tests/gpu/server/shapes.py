@@ -84,7 +84,10 @@ def is_mla(config):
 
 
 def backends_of(config, cache="auto"):
-    """vLLM's default for the card, and another of its own that says what a deviation is worth."""
+    """vLLM's default for the card, and another of its own that says what a deviation is worth, or
+    None."""
+    if cache == "fp8_per_token_head":
+        return "TRITON_ATTN", None
     if is_mla(config):  # the first that takes the cache
         return ("FLASHMLA" if cache.startswith("fp8") else "FLASH_ATTN_MLA", "TRITON_MLA")
     return ("FLASH_ATTN", "TRITON_ATTN")

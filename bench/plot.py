@@ -293,7 +293,7 @@ def memory_map(command):
 
 
 def mask(command):
-    """What the README's command draws."""
+    """What attnjit plan --draw-mask draws of the README's mask."""
     words = ("plan", str(ROOT / "examples/sinks-and-window.json"), "--draw-mask", "--q-len", "1024", "--kv-len", "1024")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "mask.svg"

@@ -28,6 +28,12 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/attnjit RENAM
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
 endif()
+# What is installed, built without the tests; packages and installs ask for no more.
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
+add_custom_target(attnjit_installed DEPENDS attnjit_command attnjit_shared attnjit_static attnjit_emulator_static)
+if(TARGET attnjit_help)
+  add_dependencies(attnjit_installed attnjit_help)
+endif()
 set(CPACK_GENERATOR DEB)
 set(CPACK_VERBATIM_VARIABLES ON)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)

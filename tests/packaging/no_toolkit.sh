@@ -29,6 +29,8 @@ done < <(/sbin/ldconfig -p | sed -n 's/.*libnvrtc.* => //p')
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 ATTNJIT_CACHE_DIR=$work/demo scripts/demo
+scripts/install "$work/prefix"
+"$work/prefix/bin/attnjit" --version
 python3 -B tests/python/wheel_test.py "$PWD" "$PWD/build/release"
 
 newest=$(sed -n 's/^dependencies = \["\(nvidia-cuda-nvrtc.*\)"\]$/\1/p' pyproject.toml)

@@ -161,7 +161,8 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
     kernel.parameters.push_back(parameter(LaunchNumber::kEvenParts));
   if (bounded) {
     kernel.parameters.push_back(parameter(LaunchNumber::kBatch));
-    kernel.parameters.push_back(parameter("q_offsets", {BufferId::Kind::kQOffsets, 0}, "const int"));
+    kernel.parameters.push_back(
+        parameter("q_offsets", {BufferId::Kind::kQOffsets, 0}, "const int"));
   }
   if (spec.return_lse) {
     kernel.parameters.push_back(parameter("lse", {BufferId::Kind::kLse, 0}, "float"));

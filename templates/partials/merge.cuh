@@ -154,7 +154,9 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   const long long step = static_cast<long long>(gridDim.x) * kWarps;
   const long long begin = static_cast<long long>(blockIdx.x) * kWarps + warp;
   const long long positions = positions_of<Config>(arguments);
-  const auto merge_row = [&](long long row, const RowPlace& place) {
+  // `known`: the lane's part's LSE is `known_lse`, as far as there is such a part.
+  const auto merge_row = [&](long long row, const RowPlace& place, bool known = false,
+                             float known_lse = 0.0f) {
     if (!kCuts && place.position >= positions) return;
     unsigned char* const o = arguments.o + place.o_bytes;
     const int parts = parts_of_row();
@@ -177,14 +179,17 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
                              wanted && unit < kUnits);
       }
     };
-    const float first_lse = lse_of(lane);
+    const float first_lse = known ? (lane < parts ? known_lse : -infinity()) : lse_of(lane);
     if constexpr (kAsks && Config::kStagedParts > 0) {
       if (is_written(__shfl_sync(0xffffffffu, first_lse, 0))) return;
     }
     [[maybe_unused]] FloatPair first_pairs[kEarly ? kEarly : 1][kLaneUnits][2];
     if constexpr (kEarly > 0) {
+      // Of runs a row has few of the parts.
+      u32 wanted = 0xffffffffu;
+      if (runs) wanted = __ballot_sync(0xffffffffu, !(first_lse == -infinity()));
 #pragma unroll
-      for (int i = 0; i < kEarly; ++i) load(first_pairs[i], i, !runs && i < parts);
+      for (int i = 0; i < kEarly; ++i) load(first_pairs[i], i, i < parts && (wanted >> i & 1) != 0);
     }
     if constexpr (kHeads) {
       if (!runs && mark != kEvenParts) return;
@@ -252,9 +257,9 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
 #pragma unroll
           for (int i = 0; i < kEarly; ++i) {
             const float factor = __shfl_sync(0xffffffffu, own_factor, i);
-            if (!runs && (left >> i & 1) != 0) add(factor, first_pairs[i]);
+            if ((left >> i & 1) != 0) add(factor, first_pairs[i]);
           }
-          if (!runs) left &= ~(0xffffffffu >> (32 - kEarly));
+          left &= ~(0xffffffffu >> (32 - kEarly));
         }
       }
       while (left != 0) {
@@ -321,8 +326,17 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
     static_assert(Config::kStagedParts == 0, "heads have short rows");
     RowPlace place = place_of<Config>(begin, arguments);
     await_prerequisites();
-    if (asks_lengths(arguments)) {
+    const bool asks = asks_lengths(arguments);
+    // NOTE: what the first rows need is asked for together, before it is known whether they do:
+    // each answer takes as long as the merge of a row.
+    float own_lse = row_is_written(), begin_lse = -infinity();
+    if (asks) {
       mark = __float_as_uint(arguments.partial_lse[arguments.partitions * arguments.rows]);
+      const long long own = begin + lane * step;
+      if (own < arguments.rows) own_lse = arguments.partial_lse[own];
+      if (begin < arguments.rows && lane < arguments.partitions) {
+        begin_lse = arguments.partial_lse[lane * arguments.rows + begin];
+      }
       // Even parts would be none that a merge follows.
       runs = arguments.even_parts == 1;
       if (runs && mark == kNoneIsCut) return;
@@ -331,14 +345,16 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
       u32 left = 1;
       if (runs) {
         // Many rows are written. A lane each asks of the warp's next 32.
-        const long long own = first + lane * step;
-        left = __ballot_sync(0xffffffffu,
-                             own < arguments.rows && !is_written(arguments.partial_lse[own]));
+        if (first != begin) {
+          const long long own = first + lane * step;
+          own_lse = own < arguments.rows ? arguments.partial_lse[own] : row_is_written();
+        }
+        left = __ballot_sync(0xffffffffu, !is_written(own_lse));
       }
       for (; left != 0; left &= left - 1) {
         const long long row = first + (__ffs(static_cast<int>(left)) - 1) * step;
         if (row != begin) place = place_of<Config>(row, arguments);
-        merge_row(row, place);
+        merge_row(row, place, asks && row == begin, begin_lse);
       }
       if (!runs && mark != kEvenParts) {
         runs = true;

@@ -70,6 +70,7 @@ class Problem:
                               dtype=torch.bfloat16, generator=generator) for _ in self.flat]
         self.sink = (torch.randn(self.heads, device="cuda", generator=generator).bfloat16()
                      if cell.get("sink") else None)
+        self.sink_f32 = None if self.sink is None else self.sink.float()
         self.kv_lens = torch.tensor(self.keys, dtype=torch.int32, device="cuda")
         begins = torch.tensor([0] + self.rows).cumsum(0)
         self.q_begins = begins.to(torch.int32)
@@ -104,7 +105,7 @@ class Problem:
             tensors = dict(q=q.unsqueeze(0), o=o.unsqueeze(0), q_offsets=self.q_offsets,
                            total_q=self.total_q)
         if self.sink is not None:
-            tensors["sink"] = self.sink.float()
+            tensors["sink"] = self.sink_f32
         return dict(tensors, k=self.k, v=self.v, page_table=table, kv_lens=self.kv_lens,
                     batch=self.batch, q_len=most, kv_len=max(self.keys),
                     num_pages=self.k.shape[0], max_pages=table.shape[1])

@@ -49,7 +49,7 @@ def measured(step, cell):
     us = cell["us"]
     peers = {name: t for name, t in us.items() if not name.startswith("attnjit")}
     line = {"name": step.name, **shape_of(step), "us": {name: round(t, 2) for name, t in us.items()},
-            "error": {name: float(f"{e:.1e}") for name, e in cell["error"].items()}}
+            "error": {name: float(f"{e:.1e}") for name, e in cell.get("error", {}).items()}}
     if peers and "attnjit" in us:
         line["best"] = min(peers, key=peers.get)
         line["ratio"] = round(min(peers.values()) / us["attnjit"], 4)

@@ -70,7 +70,19 @@ PartitionChoice only(const KernelPlan& plan, const LaunchShapes& shapes,
 /// Adds the fields of the plan that a family made, if it made one.
 template <auto kMade, auto kAdd>
 void print(const KernelPlan& plan, nlohmann::ordered_json& json) {
-  if (plan.*kMade != nullptr) kAdd(*(plan.*kMade), json);
+  if (plan.*kMade != nullptr) kAdd(plan.spec, *(plan.*kMade), json);
+}
+
+/// The launches of a kernel of absorbed MLA and deep heads.
+template <auto kMade>
+PartitionChoice mla_parts(const KernelPlan& plan, const LaunchShapes& shapes,
+                          const DeviceShape& device) {
+  const auto& mla = *(plan.*kMade);
+  return mla_partitions(plan.spec, mla.tiles, mla.kRates, shapes, device);
+}
+template <auto kMade>
+Status mla_launch(const KernelPlan& plan, const LaunchRequest& request, LaunchRecipe& recipe) {
+  return plan_mla_launch(plan, (plan.*kMade)->tiles, request, recipe);
 }
 
 std::vector<TuningKnob> no_knobs(const KernelPlan&) { return {}; }
@@ -81,12 +93,13 @@ constexpr std::array<KernelFamily, 5> kFamilies{{
     {&plan_sm90, &sm90_partitions, nullptr, &plan_sm90_launch,
      [](const KernelPlan& plan) { return sm90_knobs(*plan.sm90); },
      &print<&KernelPlan::sm90, &add_sm90>},
-    {&plan_sm90_mla, &sm90_mla_partitions, nullptr, &plan_sm90_mla_launch, &sm90_mla_knobs,
-     &print<&KernelPlan::sm90_mla, &add_sm90_mla>},
+    {&plan_sm90_mla, &mla_parts<&KernelPlan::sm90_mla>, nullptr, &mla_launch<&KernelPlan::sm90_mla>,
+     &sm90_mla_knobs, &print<&KernelPlan::sm90_mla, &add_sm90_mla>},
     {&plan_sm100, &only<&sm100_partitions>, &sm100_rows_per_list, &plan_sm100_launch,
      [](const KernelPlan& plan) { return sm100_knobs(*plan.sm100); },
      &print<&KernelPlan::sm100, &add_sm100>},
-    {&plan_sm100_mla, &sm100_mla_partitions, nullptr, &plan_sm100_mla_launch, &sm100_mla_knobs,
+    {&plan_sm100_mla, &mla_parts<&KernelPlan::sm100_mla>, nullptr,
+     &mla_launch<&KernelPlan::sm100_mla>, &sm100_mla_knobs,
      &print<&KernelPlan::sm100_mla, &add_sm100_mla>},
     {[](const TuningValues*, KernelPlan& plan) { return plan_merge(plan); }, nullptr, nullptr,
      &plan_merge_launch, &no_knobs, &print_nothing},

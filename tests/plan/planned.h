@@ -12,6 +12,7 @@
 #include "attnjit/launch.h"
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
+#include "plan/family.h"
 #include "plan/sm90/sm90_plan.h"
 #include "plan/sm90_mla/sm90_mla_plan.h"
 
@@ -42,6 +43,12 @@ inline KernelPlan plan_of(const AttentionSpec& spec, const PlanOptions& options 
   if (result) return *result;
   ADD_FAILURE() << result.error().to_string();
   return {};
+}
+
+/// The parts that a launch of a plan splits the keys into.
+inline PartitionChoice partitions_of(const KernelPlan& plan, const LaunchShapes& shapes,
+                                     const DeviceShape& device) {
+  return family_of(plan.spec).partitions(plan, shapes, device);
 }
 
 inline std::map<std::string, std::string> constants_of(const KernelPlan& plan) {

@@ -49,8 +49,8 @@ TEST(Sm100DeepPlan, FitsTheSmForEveryDepth) {
         EXPECT_EQ(plan.sm100_mla->tiles.num_stages, depth == 320 ? 2 : 1);
         EXPECT_LE(plan.main().smem_bytes, 232448);
         expect_without_gaps(plan.main().smem_map, plan.main().smem_bytes);
-        expect_without_gaps(plan.main().tmem_map, plan.sm100_mla->tmem_used);
-        EXPECT_LE(plan.sm100_mla->tmem_columns, 512);
+        expect_without_gaps(plan.main().tmem_map, plan.sm100_mla->tmem_used());
+        EXPECT_LE(plan.sm100_mla->tmem_allocated(), 512);
         EXPECT_TRUE(plan.waivers.empty());
       }
     }
@@ -62,7 +62,7 @@ TEST(Sm100DeepPlan, BudgetOfDepth512) {
   const KernelPlan plan = plan_of(sm100_deep_spec(16, 8));
   EXPECT_EQ(plan.main().smem_bytes, 197072);
   EXPECT_EQ(plan.main().barriers.size(), 51U);
-  EXPECT_EQ(plan.sm100_mla->tmem_used, 448);
+  EXPECT_EQ(plan.sm100_mla->tmem_used(), 448);
   EXPECT_EQ(plan.main().smem_map[1].name, "K 0");
   EXPECT_EQ(plan.main().smem_map[2].name, "V 0");
   EXPECT_EQ(plan.main().entry, "attnjit_deep_forward");

@@ -38,9 +38,9 @@ TEST(Sm100MlaPlan, FitsTheSmForEveryDepth) {
       EXPECT_EQ(plan.main().threads, 384);
       EXPECT_LE(plan.main().smem_bytes, 232448);
       expect_without_gaps(plan.main().smem_map, plan.main().smem_bytes);
-      expect_without_gaps(plan.main().tmem_map, plan.sm100_mla->tmem_used);
-      EXPECT_LE(plan.sm100_mla->tmem_used, plan.sm100_mla->tmem_columns);
-      EXPECT_LE(plan.sm100_mla->tmem_columns, 512);
+      expect_without_gaps(plan.main().tmem_map, plan.sm100_mla->tmem_used());
+      EXPECT_LE(plan.sm100_mla->tmem_used(), plan.sm100_mla->tmem_allocated());
+      EXPECT_LE(plan.sm100_mla->tmem_allocated(), 512);
       EXPECT_TRUE(plan.waivers.empty());
     }
   }
@@ -55,14 +55,14 @@ TEST(Sm100MlaPlan, BudgetsOfTheModels) {
     EXPECT_EQ(deepseek.sm100_mla->tiles.num_stages, 2);
     EXPECT_EQ(deepseek.main().smem_bytes, 221760);
     EXPECT_EQ(deepseek.main().barriers.size(), 57U);
-    EXPECT_EQ(deepseek.sm100_mla->tmem_used, 448);
+    EXPECT_EQ(deepseek.sm100_mla->tmem_used(), 448);
     EXPECT_EQ(deepseek.main().smem_map[2].name, "K and V 1");
     EXPECT_EQ(deepseek.kernels.back().entry, "attnjit_merge");
   }
   const KernelPlan mistral = plan_of(sm100_mla_spec(32, 320, 256));
   EXPECT_EQ(mistral.sm100_mla->tiles.num_stages, 4);
   EXPECT_EQ(mistral.main().smem_bytes, 205376);
-  EXPECT_EQ(mistral.sm100_mla->tmem_used, 320);
+  EXPECT_EQ(mistral.sm100_mla->tmem_used(), 320);
 }
 
 TEST(Sm100MlaPlan, SaysWhatItDoesNotServe) {
@@ -136,7 +136,7 @@ TEST(Sm100MlaPlan, LaunchesACtaPerTileOrSm) {
 TEST(Sm100MlaPlan, SplitsFewTiles) {
   const KernelPlan plan = plan_of(sm100_mla_spec());
   const auto parts = [&](int batch, int q_len, int kv_len) {
-    return sm100_mla_partitions(plan, paged_shapes_of(batch, q_len, kv_len), {}).even_parts;
+    return partitions_of(plan, paged_shapes_of(batch, q_len, kv_len), {}).even_parts;
   };
   EXPECT_GT(parts(1, 1, 32768), 40);
   EXPECT_LE(parts(1, 1, 32768), 64);

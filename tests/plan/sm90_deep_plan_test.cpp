@@ -7,6 +7,7 @@
 
 #include "../one_launch.h"
 #include "attnjit/tuning.h"
+#include "plan/mla/mla_tiles.h"
 #include "plan/sm90_mla/sm90_mla_plan.h"
 #include "planned.h"
 
@@ -92,14 +93,18 @@ TEST(Sm90DeepPlan, SaysWhatItDoesNotServe) {
             std::string::npos);
 }
 
+bool packs_group(const AttentionSpec& spec) {
+  return mla_packed_heads(plan_of(spec).spec) == spec.group;
+}
+
 // Rows are of all the heads of a group where that wastes none, and in decodes.
 TEST(Sm90DeepPlan, PacksGroups) {
-  EXPECT_TRUE(plan_of(sm90_deep_spec(16, 8)).sm90_mla->pack_gqa);
-  EXPECT_TRUE(plan_of(sm90_deep_spec(256, 128)).sm90_mla->pack_gqa);
-  EXPECT_FALSE(plan_of(sm90_deep_spec(6, 3)).sm90_mla->pack_gqa);
-  EXPECT_FALSE(plan_of(sm90_deep_spec(512, 256)).sm90_mla->pack_gqa);
-  EXPECT_TRUE(plan_of(sm90_deep_decode(6, 3, 16)).sm90_mla->pack_gqa);
-  EXPECT_FALSE(plan_of(sm90_deep_decode(6, 3, 17)).sm90_mla->pack_gqa);
+  EXPECT_TRUE(packs_group(sm90_deep_spec(16, 8)));
+  EXPECT_TRUE(packs_group(sm90_deep_spec(256, 128)));
+  EXPECT_FALSE(packs_group(sm90_deep_spec(6, 3)));
+  EXPECT_FALSE(packs_group(sm90_deep_spec(512, 256)));
+  EXPECT_TRUE(packs_group(sm90_deep_decode(6, 3, 16)));
+  EXPECT_FALSE(packs_group(sm90_deep_decode(6, 3, 17)));
 }
 
 // Under a causal mask a CTA takes long tiles with short ones.

@@ -175,14 +175,14 @@ TEST(Sm90MlaPlan, Lists) {
   EXPECT_EQ(sequence->launches.front().tensor_maps.front().box,
             (std::vector<std::uint32_t>{64, 64, 1, 1}));
   const auto parts = [&](int batch) {
-    return sm90_mla_partitions(plan, paged_shapes_of(batch, 1, 1 << 20), {}).partitions;
+    return partitions_of(plan, paged_shapes_of(batch, 1, 1 << 20), {}).partitions;
   };
   EXPECT_GT(parts(1), 4);
   EXPECT_LE(parts(1), 32);
   EXPECT_EQ(parts(132), 1);
   spec.num_partitions = 1;
   spec.partition_keys = 512;
-  EXPECT_EQ(sm90_mla_partitions(plan_of(spec), paged_shapes_of(1, 1, 1 << 20), {}).partitions, 4);
+  EXPECT_EQ(partitions_of(plan_of(spec), paged_shapes_of(1, 1, 1 << 20), {}).partitions, 4);
 }
 
 // K is a tensor of bytes. Its rows are copied by threads, which say of four warps' parts that they
@@ -303,7 +303,7 @@ TEST(Sm90MlaPlan, DealsRuns) {
   EXPECT_TRUE(plan.sm90_mla->tiles.stream_k);
   const auto parts = [&](int batch, int q_len, int kv_len) {
     const PartitionChoice choice =
-        sm90_mla_partitions(plan, paged_shapes_of(batch, q_len, kv_len), {.sm_count = 132});
+        partitions_of(plan, paged_shapes_of(batch, q_len, kv_len), {.sm_count = 132});
     return std::pair(choice.even_parts, choice.partitions);
   };
   EXPECT_EQ(parts(8, 1, 32768), std::pair(8, 32));
@@ -348,7 +348,7 @@ TEST(Sm90MlaPlan, DealsRuns) {
 TEST(Sm90MlaPlan, SplitsFewTiles) {
   const KernelPlan plan = plan_of(sm90_mla_spec());
   const auto parts = [&](int batch, int q_len, int kv_len) {
-    return sm90_mla_partitions(plan, paged_shapes_of(batch, q_len, kv_len), {}).even_parts;
+    return partitions_of(plan, paged_shapes_of(batch, q_len, kv_len), {}).even_parts;
   };
   EXPECT_GT(parts(1, 2, 32768), 30);
   EXPECT_LE(parts(1, 2, 32768), 64);

@@ -1,32 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the JSON of a plan is made of: tables of fields, ranges of memory, barriers.
+// What the JSON of a plan is made of: members under their own names, ranges of memory, barriers.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <variant>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "attnjit/plan.h"
 
+/// A member of a type under its own name, for add_members().
+#define ATTNJIT_MEMBER(Type, name) \
+  std::pair { #name, &Type::name }
+
 namespace attnjit {
 
-/// A field of a plan, by its name in JSON.
-template <class Plan>
-struct Field {
-  const char* name;
-  std::variant<int Plan::*, std::int64_t Plan::*, bool Plan::*, double Plan::*,
-               std::vector<std::int64_t> Plan::*>
-      member;
-};
-
-template <class Plan, std::size_t kSize>
-void add_fields(const Field<Plan> (&fields)[kSize], const Plan& plan,
-                nlohmann::ordered_json& json) {
-  for (const Field<Plan>& field : fields) {
-    std::visit([&](auto member) { json[field.name] = plan.*member; }, field.member);
-  }
+/// Shows members of `from`: numbers, constants, and what functions without arguments give.
+template <class From, class... Members>
+void add_members(const From& from, nlohmann::ordered_json& json,
+                 const std::pair<const char*, Members>&... members) {
+  const auto value_of = [&](auto member) {
+    if constexpr (std::is_pointer_v<decltype(member)>) {
+      return *member;
+    } else {
+      return std::invoke(member, from);
+    }
+  };
+  ((json[members.first] = value_of(members.second)), ...);
 }
 
 inline nlohmann::ordered_json range_json(std::string_view name, std::int64_t begin,

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -15,24 +16,23 @@ constexpr int kCopyThreads = 128;  // where threads copy K
 constexpr int kCopyWarps = 4;
 constexpr std::int64_t kBarrierBytes = 8;
 
-// The Config members that hold where ranges begin. Those of ranges that only some generations have
-// are of these alone; others are 0 where a kernel has none.
-struct RegionConstant {
-  MlaRegion region;
+// By MlaRegion: what a range is called, and the Config member that holds where it begins. Those of
+// ranges that only some generations have are of these alone; others are 0 where a kernel has none.
+struct RegionRow {
   const char* name;
+  const char* constant;
   bool always = true;
 };
-constexpr RegionConstant kRegions[] = {
-    {MlaRegion::kQ, "kQOffset"},
-    {MlaRegion::kK, "kKvOffset"},
-    {MlaRegion::kP, "kRecordOffset", false},
-    {MlaRegion::kListed, "kListedOffset"},
-    {MlaRegion::kLists, "kListsOffset"},
-    {MlaRegion::kStash, "kParkedOffset", false},
-    {MlaRegion::kWork, "kWorkOffset"},
-    {MlaRegion::kTmemAddress, "kTmemAddressOffset", false},
-    {MlaRegion::kBarriers, "kBarrierOffset"},
-};
+constexpr std::array<RegionRow, 10> kRegions{{{"", "kQOffset"},
+                                              {"K {}", "kKvOffset"},
+                                              {"V {}", nullptr},
+                                              {"P", "kRecordOffset", false},
+                                              {"listed keys", "kListedOffset"},
+                                              {"lists of work", "kListsOffset"},
+                                              {"stash", "kParkedOffset", false},
+                                              {"", "kWorkOffset"},
+                                              {"tmem address", "kTmemAddressOffset", false},
+                                              {"barriers", "kBarrierOffset"}}};
 
 }  // namespace
 
@@ -116,37 +116,21 @@ MemoryLayout<MlaRegion> mla_smem(const AttentionSpec& spec, const MlaTiles& tile
 
 std::vector<MemoryRange> mla_smem_map(const MemoryLayout<MlaRegion>& smem, const MlaTiles& tiles,
                                       const char* q, const char* work) {
-  return smem.named([&](const PlacedRegion<MlaRegion>& range) -> std::string {
-    switch (range.region) {
-      case MlaRegion::kQ:
-        return q;
-      case MlaRegion::kK:
-        return fmt::format("{} {}", tiles.own_v ? "K" : "K and V", range.stage);
-      case MlaRegion::kV:
-        return fmt::format("V {}", range.stage);
-      case MlaRegion::kP:
-        return "P";
-      case MlaRegion::kListed:
-        return "listed keys";
-      case MlaRegion::kLists:
-        return "lists of work";
-      case MlaRegion::kStash:
-        return "stash";
-      case MlaRegion::kWork:
-        return work;
-      case MlaRegion::kTmemAddress:
-        return "tmem address";
-      case MlaRegion::kBarriers:
-        break;
-    }
-    return "barriers";
+  return smem.named([&](const PlacedRegion<MlaRegion>& range) {
+    const char* name = kRegions.at(static_cast<std::size_t>(range.region)).name;
+    if (range.region == MlaRegion::kQ) name = q;
+    if (range.region == MlaRegion::kWork) name = work;
+    if (range.region == MlaRegion::kK && !tiles.own_v) name = "K and V {}";
+    return fmt::format(fmt::runtime(name), range.stage);
   });
 }
 
 void add_mla_regions(const MemoryLayout<MlaRegion>& smem, Constants& constants) {
-  for (const RegionConstant& region : kRegions) {
-    const std::int64_t begin = smem.begin_of(region.region, region.always ? 0 : -1);
-    if (begin >= 0) constants.add(region.name, begin);
+  for (std::size_t i = 0; i < kRegions.size(); ++i) {
+    if (kRegions[i].constant == nullptr) continue;
+    const std::int64_t begin =
+        smem.begin_of(static_cast<MlaRegion>(i), kRegions[i].always ? 0 : -1);
+    if (begin >= 0) constants.add(kRegions[i].constant, begin);
   }
 }
 

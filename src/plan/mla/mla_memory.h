@@ -66,7 +66,5 @@ std::vector<MemoryRange> mla_smem_map(const MemoryLayout<MlaRegion>& smem, const
 
 /// Adds where the ranges begin.
 void add_mla_regions(const MemoryLayout<MlaRegion>& smem, Constants& constants);
-/// Adds the rank of each group's first barrier, and the barriers' arrivals.
-void add_mla_barriers(const std::vector<MlaBarrierGroup>& groups, Constants& constants);
 
 }  // namespace attnjit

@@ -2,30 +2,22 @@
 // Names and choice of the reference configurations.
 #include "plan/reference/config_kind.h"
 
-namespace attnjit {
+#include <algorithm>
+#include <array>
 
-std::string_view to_string(ConfigKind kind) {
-  switch (kind) {
-    case ConfigKind::kAuto:
-      return "auto";
-    case ConfigKind::kFa4:
-      return "fa4";
-    case ConfigKind::kMla:
-      return "mla";
-    case ConfigKind::kDepth512:
-      return "depth512";
-    case ConfigKind::kSm90:
-      return "sm90";
-  }
-  return "auto";
-}
+namespace attnjit {
+namespace {
+
+constexpr std::array<std::string_view, 5> kNames{"auto", "fa4", "mla", "depth512", "sm90"};
+
+}  // namespace
+
+std::string_view to_string(ConfigKind kind) { return kNames.at(static_cast<std::size_t>(kind)); }
 
 std::optional<ConfigKind> config_kind_from_string(std::string_view name) {
-  for (ConfigKind kind : {ConfigKind::kAuto, ConfigKind::kFa4, ConfigKind::kMla,
-                          ConfigKind::kDepth512, ConfigKind::kSm90}) {
-    if (to_string(kind) == name) return kind;
-  }
-  return std::nullopt;
+  const auto* const found = std::ranges::find(kNames, name);
+  if (found == kNames.end()) return std::nullopt;
+  return static_cast<ConfigKind>(found - kNames.begin());
 }
 
 ConfigKind resolve_config_kind(ConfigKind kind, const AttentionSpec& spec,

@@ -29,10 +29,4 @@ constexpr std::int64_t fit_tile_to_pages(std::int64_t tile, std::int64_t page_si
   return power_of_two_floor(tile);
 }
 
-/// prefer_1q's rule. @pre BM and q_tile_rows are positive, or the answer is false.
-bool prefer_one_query_tile(std::uint32_t max_prompt_len, std::uint32_t num_partitions,
-                           std::uint32_t batch_size, std::int64_t sm_count,
-                           std::int64_t num_q_heads, std::int64_t block_rows,
-                           std::int64_t q_tile_rows);
-
 }  // namespace attnjit

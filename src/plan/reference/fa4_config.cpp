@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "plan/reference/config_math.h"
-#include "plan/reference/config_room.h"
 
 namespace attnjit {
 namespace {
@@ -16,8 +15,6 @@ namespace {
 constexpr std::int64_t kCorrectionBytes = 256 * 4;  // a float a softmax thread, in both variants
 constexpr std::int64_t kTmemPointerBytes = 4;
 constexpr std::int64_t kFixedBarriers = 8;  // C0, C1: 2 each; S_prod: 2; O_prod: 2
-
-std::int64_t dtype_bytes(const std::optional<Dtype>& dtype) { return dtype ? size_of(*dtype) : 0; }
 
 std::int64_t positive(std::int64_t a) { return std::max<std::int64_t>(a, 0); }
 
@@ -28,20 +25,6 @@ std::int64_t swizzle_elements_of(const Fa4Config& config) {
 }
 
 }  // namespace
-
-bool prefer_one_query_tile(std::uint32_t max_prompt_len, std::uint32_t num_partitions,
-                           std::uint32_t batch_size, std::int64_t sm_count,
-                           std::int64_t num_q_heads, std::int64_t block_rows,
-                           std::int64_t q_tile_rows) {
-  if (block_rows <= 0 || q_tile_rows <= 0) return false;
-  if (std::int64_t{max_prompt_len} <= q_tile_rows) return true;
-  std::int64_t ctas = ceil_div(max_prompt_len, block_rows);
-  for (const std::int64_t factor :
-       {std::int64_t{num_partitions}, num_q_heads, std::int64_t{batch_size}}) {
-    if (__builtin_mul_overflow(ctas, factor, &ctas)) return false;
-  }
-  return ctas <= sm_count / 2;
-}
 
 Fa4Config::Fa4Config(const Args& given) : args(given) {
   const std::int64_t q = qkv_dtype_size();
@@ -118,21 +101,6 @@ Fa4Config::Fa4Config(const Args& given) : args(given) {
   smem_used = smem;
 }
 
-std::int64_t Fa4Config::MMA_K() const { return qkv_dtype_size() == 2 ? 16 : 32; }
-std::int64_t Fa4Config::qkv_dtype_size() const { return size_of(args.qkv_dtype); }
-std::int64_t Fa4Config::rope_dtype_size() const { return dtype_bytes(args.rope_dtype); }
-std::int64_t Fa4Config::scale_dtype_size() const { return dtype_bytes(args.scale_dtype); }
-
-std::int64_t Fa4Config::BM_eff() const { return fuse_gqa ? BM / group : BM; }
-
-std::int64_t Fa4Config::v_cols_per_cta() const {
-  return pair_cta ? padded_ov_depth / 2 : padded_ov_depth;
-}
-
-std::int64_t Fa4Config::k_rows_per_cta() const { return pair_cta ? BN / 2 : BN; }
-
-std::int64_t Fa4Config::q_nope_bytes() const { return BM * padded_ov_depth * qkv_dtype_size(); }
-
 std::int64_t Fa4Config::q_rope_bytes() const {
   return BM * rope_depth() * (args.rope_dtype ? rope_dtype_size() : qkv_dtype_size());
 }
@@ -148,7 +116,7 @@ std::int64_t Fa4Config::num_k_scale_bufs() const {
 
 std::string Fa4Config::unsupported_reason() const {
   std::string reason = unsupported_with_any_keys();
-  return reason.empty() ? why_no_shared_memory(*this) : reason;
+  return reason.empty() ? why_no_shared_memory() : reason;
 }
 
 std::string Fa4Config::unsupported_with_any_keys() const {
@@ -168,7 +136,26 @@ std::string Fa4Config::unsupported_with_any_keys() const {
   if (ov_depth > qk_depth) {
     return fmt::format("ov_depth {} is above qk_depth {}", ov_depth, qk_depth);
   }
-  return why_no_tensor_memory(*this, padded_ov_depth);
+  return why_no_tensor_memory();
+}
+
+std::string Fa4Config::why_no_tensor_memory() const {
+  if (BN < 64) {
+    return fmt::format(
+        "two score tiles beside two output accumulators of {} columns leave BN = {} in {} columns "
+        "of tensor memory; the least is 64",
+        padded_ov_depth, BN, sm100_tmem_cols);
+  }
+  if (tmem_used <= sm100_tmem_cols) return {};
+  return fmt::format("needs {} columns of tensor memory of {}", tmem_used, sm100_tmem_cols);
+}
+
+std::string Fa4Config::why_no_shared_memory() const {
+  if (num_kv_stages < 2) {
+    return fmt::format("{} K/V stages fit the shared memory; the least is 2", num_kv_stages);
+  }
+  if (smem_used <= sm100_smem_carveout) return {};
+  return fmt::format("needs {} bytes of shared memory of {}", smem_used, sm100_smem_carveout);
 }
 
 std::string Fa4Config::description() const {
@@ -204,12 +191,16 @@ std::int64_t Fa4Config::launch_smem_used() const {
   return can_switch_to_1q() ? std::max(smem_used, switch_1q_config().smem_used) : smem_used;
 }
 
-std::int64_t Fa4Config::q_tile_rows() const { return num_qo() > 0 ? BM / num_qo() : BM; }
-
 bool Fa4Config::prefer_1q(std::uint32_t max_prompt_len, std::uint32_t num_partitions,
                           std::uint32_t batch_size, std::int64_t sm_count) const {
-  return prefer_one_query_tile(max_prompt_len, num_partitions, batch_size, sm_count, num_q_heads,
-                               BM, q_tile_rows());
+  if (BM <= 0 || q_tile_rows() <= 0) return false;
+  if (std::int64_t{max_prompt_len} <= q_tile_rows()) return true;
+  std::int64_t ctas = ceil_div(max_prompt_len, BM);
+  for (const std::int64_t factor :
+       {std::int64_t{num_partitions}, num_q_heads, std::int64_t{batch_size}}) {
+    if (__builtin_mul_overflow(ctas, factor, &ctas)) return false;
+  }
+  return ctas <= sm_count / 2;
 }
 
 TmaConsumerPipeline::TmaConsumerPipeline(const Fa4Config& config, bool is_k)

@@ -78,19 +78,21 @@ struct Fa4Config {
   bool use_fused_kv = false;      ///< K and V tiles alternate in one ring
   bool pair_cta = false;
 
-  std::int64_t MMA_K() const;           ///< 16 for 2-byte types, else 32
-  std::int64_t qkv_dtype_size() const;  ///< bytes
-  std::int64_t rope_dtype_size() const;
-  std::int64_t scale_dtype_size() const;
+  std::int64_t MMA_K() const { return qkv_dtype_size() == 2 ? 16 : 32; }
+  std::int64_t qkv_dtype_size() const { return size_of(args.qkv_dtype); }  ///< bytes
+  std::int64_t rope_dtype_size() const { return args.rope_dtype ? size_of(*args.rope_dtype) : 0; }
+  std::int64_t scale_dtype_size() const {
+    return args.scale_dtype ? size_of(*args.scale_dtype) : 0;
+  }
 
   /// Sequence positions of a full tile: BM / group where the group's heads are fused into it.
-  std::int64_t BM_eff() const;
+  std::int64_t BM_eff() const { return fuse_gqa ? BM / group : BM; }
   std::int64_t num_qo() const { return args.num_qo; }
   std::int64_t cta_group() const { return pair_cta ? 2 : 1; }
   std::int64_t PairBM_eff() const { return BM_eff() * cta_group(); }
-  std::int64_t v_cols_per_cta() const;
-  std::int64_t k_rows_per_cta() const;
-  std::int64_t q_nope_bytes() const;
+  std::int64_t v_cols_per_cta() const { return padded_ov_depth / cta_group(); }
+  std::int64_t k_rows_per_cta() const { return BN / cta_group(); }
+  std::int64_t q_nope_bytes() const { return BM * padded_ov_depth * qkv_dtype_size(); }
   std::int64_t q_rope_bytes() const;
   std::int64_t rope_depth() const { return padded_qk_depth - padded_ov_depth; }
   std::int64_t num_rope_buffers() const;
@@ -100,6 +102,10 @@ struct Fa4Config {
   std::string unsupported_reason() const;
   /// The same, but for shared memory: what no tile of fewer keys would mend.
   std::string unsupported_with_any_keys() const;
+  /// Why S and O do not fit tensor memory, or two stages of tiles of BN keys shared memory; empty:
+  /// they do.
+  std::string why_no_tensor_memory() const;
+  std::string why_no_shared_memory() const;
   /// One "name = value" a line.
   std::string description() const;
   std::int64_t correction_smem_elements() const { return BM; }
@@ -117,7 +123,7 @@ struct Fa4Config {
   /// Dynamic shared memory of a launch: the larger of both variants where it may switch.
   std::int64_t launch_smem_used() const;
   /// Rows of a Q tile: BM / num_qo.
-  std::int64_t q_tile_rows() const;
+  std::int64_t q_tile_rows() const { return num_qo() > 0 ? BM / num_qo() : BM; }
   /// Whether a launch should take the 1Q variant: the prompt fits one Q tile, or the 2Q grid fills
   /// at most half of the SMs.
   bool prefer_1q(std::uint32_t max_prompt_len, std::uint32_t num_partitions,

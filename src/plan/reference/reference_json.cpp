@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "plan/kernel/json_fields.h"
+
 namespace attnjit {
 namespace {
 
@@ -20,53 +22,44 @@ Json name_or_null(const std::optional<Dtype>& dtype) {
   return dtype ? Json(std::string(to_string(*dtype))) : Json(nullptr);
 }
 
+#define MEMBER(name) ATTNJIT_MEMBER(Config, name)
+
 Json pipeline_json(const Fa4Config& config, bool is_k) {
-  const TmaConsumerPipeline pipeline(config, is_k);
+  using Config = TmaConsumerPipeline;
   const std::int64_t tile_rows = is_k ? config.k_rows_per_cta() : config.BN;
-  return Json{{"BK", pipeline.BK},
-              {"BMN", pipeline.BMN},
-              {"full_kv_bytes", pipeline.full_kv_bytes},
-              {"staged_k_bytes", pipeline.staged_k_bytes},
-              {"is_k_major", pipeline.is_k_major},
-              {"num_qk_stages_effective", pipeline.num_qk_stages_effective},
-              {"kv_sub_tile_rows", kv_sub_tile_rows(tile_rows, config.args.page_size)},
-              {"kv_num_sub_tiles", kv_num_sub_tiles(tile_rows, config.args.page_size)}};
+  Json json;
+  add_members(Config(config, is_k), json, MEMBER(BK), MEMBER(BMN), MEMBER(full_kv_bytes),
+              MEMBER(staged_k_bytes), MEMBER(is_k_major), MEMBER(num_qk_stages_effective));
+  json["kv_sub_tile_rows"] = kv_sub_tile_rows(tile_rows, config.args.page_size);
+  json["kv_num_sub_tiles"] = kv_num_sub_tiles(tile_rows, config.args.page_size);
+  return json;
 }
 
 Json mha_2q_json(const Fa4Config& config) {
-  const Mha2QValues values(config);
-  return Json{{"BM", config.BM},
-              {"BN", config.BN},
-              {"HalfBM", values.HalfBM},
-              {"MMA_M", values.MMA_M},
-              {"MMA_K", 16},
-              {"num_m_mmas", values.num_m_mmas},
-              {"padded_depth", values.padded_depth},
-              {"qkv_dt_size", config.qkv_dtype_size()},
-              {"swizzle_granularity", values.swizzle_granularity},
-              {"q_offset", values.q_offset},
-              {"kv_offset", values.kv_offset},
-              {"correction_offset", values.correction_offset},
-              {"mbar_offset", values.mbar_offset},
-              {"qo_elements", values.qo_elements},
-              {"qo_bytes", values.qo_bytes},
-              {"k_elements", values.k_elements},
-              {"k_bytes", values.k_bytes},
-              {"v_bytes_per_mma", values.v_bytes_per_mma}};
+  using Config = Mha2QValues;
+  const Config values(config);
+  Json json{{"BM", config.BM}, {"BN", config.BN}};
+  add_members(values, json, MEMBER(HalfBM), MEMBER(MMA_M));
+  json["MMA_K"] = 16;
+  add_members(values, json, MEMBER(num_m_mmas), MEMBER(padded_depth));
+  json["qkv_dt_size"] = config.qkv_dtype_size();
+  add_members(values, json, MEMBER(swizzle_granularity), MEMBER(q_offset), MEMBER(kv_offset),
+              MEMBER(correction_offset), MEMBER(mbar_offset), MEMBER(qo_elements), MEMBER(qo_bytes),
+              MEMBER(k_elements), MEMBER(k_bytes), MEMBER(v_bytes_per_mma));
+  return json;
 }
 
 // Launch-time values of a configuration with a 1Q and a 2Q variant.
 template <class Config>
-void add_launch(Json& json, const Config& config, const Fa4Config& switched,
-                const ResolvedQuery* query) {
-  json["q_tile_rows"] = config.q_tile_rows();
-  json["can_switch_to_1q"] = config.can_switch_to_1q();
-  json["launch_smem_used"] = config.launch_smem_used();
+void add_launch(Json& json, const Config& config, const ResolvedQuery* query) {
+  const auto switched = config.switch_1q_config();
+  add_members(config, json, MEMBER(q_tile_rows), MEMBER(can_switch_to_1q),
+              MEMBER(launch_smem_used));
   json["switch_1q_smem_used"] = switched.smem_used;
   json["switch_1q_num_kv_stages"] = switched.num_kv_stages;
   json["switch_1q_num_qk_stages"] = switched.num_qk_stages;
   json["switch_1q_use_fused_kv"] = switched.use_fused_kv;
-  json["switch_1q_supported"] = switched.supported();
+  json["switch_1q_supported"] = switched.Fa4Config::supported();
   if (query != nullptr) {
     json["prefer_1q"] = config.prefer_1q(query->max_prompt_len, query->num_partitions,
                                          query->batch_size, query->sm_count);
@@ -75,70 +68,34 @@ void add_launch(Json& json, const Config& config, const Fa4Config& switched,
 
 template <class Config>
 void add_tile(Json& json, const Config& config) {
-  json["MMA_M"] = config.MMA_M;
-  json["MMA_K"] = config.MMA_K();
-  json["BM"] = config.BM;
-  json["BN"] = config.BN;
-  json["BK0"] = config.BK0;
-  json["BK1"] = config.BK1;
-  json["BM_eff"] = config.BM_eff();
-  json["PairBM_eff"] = config.PairBM_eff();
-  json["fuse_gqa"] = config.fuse_gqa;
+  add_members(config, json, MEMBER(MMA_M), MEMBER(MMA_K), MEMBER(BM), MEMBER(BN), MEMBER(BK0),
+              MEMBER(BK1), MEMBER(BM_eff), MEMBER(PairBM_eff), MEMBER(fuse_gqa));
 }
 
 void add_fa4(Json& json, const Fa4Config& config) {
+  using Config = Fa4Config;
   json["qkv_dtype"] = std::string(to_string(config.args.qkv_dtype));
   json["rope_dtype"] = name_or_null(config.args.rope_dtype);
   json["scale_dtype"] = name_or_null(config.args.scale_dtype);
-  json["num_q_heads"] = config.num_q_heads;
-  json["num_kv_heads"] = config.num_kv_heads;
-  json["group"] = config.group;
-  json["qk_depth"] = config.qk_depth;
-  json["ov_depth"] = config.ov_depth;
-  json["padded_qk_depth"] = config.padded_qk_depth;
-  json["padded_ov_depth"] = config.padded_ov_depth;
+  add_members(config, json, MEMBER(num_q_heads), MEMBER(num_kv_heads), MEMBER(group),
+              MEMBER(qk_depth), MEMBER(ov_depth), MEMBER(padded_qk_depth), MEMBER(padded_ov_depth));
   json["page_size"] = config.args.page_size;
   json["is_mla"] = config.args.is_mla;
-  json["swizzle_mode"] = config.swizzle_mode;
+  add_members(config, json, MEMBER(swizzle_mode));
   json["swizzle_bytes"] = config.swizzle_mode;
-  json["num_qo"] = config.num_qo();
-  json["pair_cta"] = config.pair_cta;
-  json["cta_group"] = config.cta_group();
+  add_members(config, json, MEMBER(num_qo), MEMBER(pair_cta), MEMBER(cta_group));
   add_tile(json, config);
-  json["TMEM_S0"] = Fa4Config::TMEM_S0;
-  json["TMEM_S1"] = config.TMEM_S1;
-  json["TMEM_P0"] = config.TMEM_P0;
-  json["TMEM_P1"] = config.TMEM_P1;
-  json["TMEM_C0"] = config.TMEM_C0;
-  json["TMEM_C1"] = config.TMEM_C1;
-  json["TMEM_O0"] = config.TMEM_O0;
-  json["TMEM_O1"] = config.TMEM_O1;
-  json["tmem_used"] = config.tmem_used;
-  json["sm100_tmem_cols"] = Fa4Config::sm100_tmem_cols;
-  json["use_fused_kv"] = config.use_fused_kv;
-  json["num_kv_stages"] = config.num_kv_stages;
-  json["num_qk_stages"] = config.num_qk_stages;
-  json["num_pv_stages"] = config.num_pv_stages;
-  json["v_cols_per_cta"] = config.v_cols_per_cta();
-  json["k_rows_per_cta"] = config.k_rows_per_cta();
-  json["q_nope_bytes"] = config.q_nope_bytes();
-  json["q_rope_bytes"] = config.q_rope_bytes();
-  json["rope_depth"] = config.rope_depth();
-  json["num_rope_buffers"] = config.num_rope_buffers();
-  json["num_k_scale_bufs"] = config.num_k_scale_bufs();
-  json["smem_used"] = config.smem_used;
-  json["sm100_smem_carveout"] = Fa4Config::sm100_smem_carveout;
-  json["num_mbarriers"] = config.num_mbarriers();
-  json["mbar_size"] = Fa4Config::mbar_size;
-  json["num_threads"] = Fa4Config::num_threads;
-  json["num_correction_cols"] = Fa4Config::num_correction_cols;
-  json["correction_smem_elements"] = config.correction_smem_elements();
-  json["num_active_warps_per_group"] = config.num_active_warps_per_group();
-  json["num_active_threads_per_group"] = config.num_active_threads_per_group();
-  json["qkv_dtype_size"] = config.qkv_dtype_size();
-  json["rope_dtype_size"] = config.rope_dtype_size();
-  json["scale_dtype_size"] = config.scale_dtype_size();
-  json["description"] = config.description();
+  add_members(config, json, MEMBER(TMEM_S0), MEMBER(TMEM_S1), MEMBER(TMEM_P0), MEMBER(TMEM_P1),
+              MEMBER(TMEM_C0), MEMBER(TMEM_C1), MEMBER(TMEM_O0), MEMBER(TMEM_O1), MEMBER(tmem_used),
+              MEMBER(sm100_tmem_cols), MEMBER(use_fused_kv), MEMBER(num_kv_stages),
+              MEMBER(num_qk_stages), MEMBER(num_pv_stages), MEMBER(v_cols_per_cta),
+              MEMBER(k_rows_per_cta), MEMBER(q_nope_bytes), MEMBER(q_rope_bytes),
+              MEMBER(rope_depth), MEMBER(num_rope_buffers), MEMBER(num_k_scale_bufs),
+              MEMBER(smem_used), MEMBER(sm100_smem_carveout), MEMBER(num_mbarriers),
+              MEMBER(mbar_size), MEMBER(num_threads), MEMBER(num_correction_cols),
+              MEMBER(correction_smem_elements), MEMBER(num_active_warps_per_group),
+              MEMBER(num_active_threads_per_group), MEMBER(qkv_dtype_size), MEMBER(rope_dtype_size),
+              MEMBER(scale_dtype_size), MEMBER(description));
   json["kv_sub_tile_rows"] = kv_sub_tile_rows(config.k_rows_per_cta(), config.args.page_size);
   json["kv_num_sub_tiles"] = kv_num_sub_tiles(config.k_rows_per_cta(), config.args.page_size);
   json["consumer_pipeline"] =
@@ -158,7 +115,7 @@ Json fa4_json(const AttentionSpec& spec, const PlanOptions& options, const Resol
   Json json;
   add_head(json, ConfigKind::kFa4, config.unsupported_reason());
   add_fa4(json, config);
-  add_launch(json, config, config.switch_1q_config(), query);
+  add_launch(json, config, query);
   return json;
 }
 
@@ -174,69 +131,51 @@ std::string mla_reason(const AttentionSpec& spec, const PlanOptions& options,
 }
 
 Json mla_json(const AttentionSpec& spec, const PlanOptions& options, const ResolvedQuery* query) {
-  const MlaConfig config(mla_args(spec, options));
+  using Config = MlaConfig;
+  const Config config(mla_args(spec, options));
   Json json;
   add_head(json, ConfigKind::kMla, mla_reason(spec, options, config));
-  add_fa4(json, config.fa4_config);
-  json["rope_depth"] = config.rope_depth;
-  json["nope_depth"] = config.nope_depth;
-  json["cache_depth"] = config.cache_depth;
-  json["rope_gmem_dtype"] = std::string(to_string(config.args.rope_gmem_dtype));
-  json["rope_mma_dtype"] = std::string(to_string(config.args.rope_mma_dtype));
-  json["rope_gmem_dtype_size"] = config.rope_gmem_dtype_size();
-  json["rope_mma_dtype_size"] = config.rope_mma_dtype_size();
-  json["qkv_swizzle_mode"] = config.qkv_swizzle_mode;
-  json["rope_mma_swizzle_mode"] = config.rope_mma_swizzle_mode;
-  json["rope_gmem_swizzle_mode"] = config.rope_gmem_swizzle_mode;
-  json["output_swizzle_mode"] = config.output_swizzle_mode;
-  add_launch(json, config, config.switch_1q_config().fa4_config, query);
+  add_fa4(json, config);
+  add_members(config, json, MEMBER(rope_depth), MEMBER(nope_depth), MEMBER(cache_depth));
+  json["rope_gmem_dtype"] = std::string(to_string(config.mla.rope_gmem_dtype));
+  json["rope_mma_dtype"] = std::string(to_string(config.mla.rope_mma_dtype));
+  add_members(config, json, MEMBER(rope_gmem_dtype_size), MEMBER(rope_mma_dtype_size),
+              MEMBER(qkv_swizzle_mode), MEMBER(rope_mma_swizzle_mode),
+              MEMBER(rope_gmem_swizzle_mode), MEMBER(output_swizzle_mode));
+  add_launch(json, config, query);
   Json inner;
-  add_fa4(inner, config.fa4_config);
-  inner["supported"] = config.fa4_config.supported();
+  add_fa4(inner, config);
+  inner["supported"] = config.Fa4Config::supported();
   json["fa4_config"] = std::move(inner);
   return json;
 }
 
 Json depth512_json(const AttentionSpec& spec, const PlanOptions& options) {
-  const Depth512Config config(depth512_args(spec, options));
+  using Config = Depth512Config;
+  const Config config(depth512_args(spec, options));
   Json json;
   add_head(json, ConfigKind::kDepth512,
            spec.mla != Mla::kNone ? "depth512 is not for mla" : config.unsupported_reason());
   json["qkv_dtype"] = std::string(to_string(config.args.qkv_dtype));
-  json["num_q_heads"] = config.num_q_heads;
-  json["num_kv_heads"] = config.num_kv_heads;
-  json["group"] = config.group;
-  json["qk_depth"] = config.qk_depth;
-  json["ov_depth"] = config.ov_depth;
+  add_members(config, json, MEMBER(num_q_heads), MEMBER(num_kv_heads), MEMBER(group),
+              MEMBER(qk_depth), MEMBER(ov_depth));
   json["page_size"] = config.args.page_size;
-  json["swizzle_mode"] = config.swizzle_mode;
+  add_members(config, json, MEMBER(swizzle_mode));
   json["swizzle_bytes"] = config.swizzle_mode;
   json["pair_cta"] = true;
-  json["cta_group"] = Depth512Config::cta_group;
-  json["split_o"] = config.split_o;
+  add_members(config, json, MEMBER(cta_group), MEMBER(split_o));
   add_tile(json, config);
-  json["num_kv_stages"] = config.num_kv_stages;
-  json["num_qk_stages"] = config.num_qk_stages;
-  json["v_cols_per_cta"] = config.v_cols_per_cta;
-  json["k_rows_per_cta"] = config.k_rows_per_cta();
-  json["TMEM_O"] = Depth512Config::TMEM_O;
-  json["TMEM_O_hi"] = config.TMEM_O_hi;
-  json["TMEM_S_even"] = config.TMEM_S_even;
-  json["TMEM_S_odd"] = config.TMEM_S_odd;
-  json["tmem_used"] = config.tmem_used;
-  json["sm100_tmem_cols"] = Depth512Config::sm100_tmem_cols;
-  json["q_bytes"] = config.q_bytes;
-  json["p_buffer_bytes"] = config.p_buffer_bytes;
-  json["kv_stage_bytes"] = config.kv_stage_bytes;
-  json["smem_used"] = config.smem_used;
-  json["sm100_smem_carveout"] = Depth512Config::sm100_smem_carveout;
-  json["num_mbarriers"] = config.num_mbarriers();
-  json["mbar_size"] = Depth512Config::mbar_size;
-  json["num_threads"] = Depth512Config::num_threads;
-  json["qkv_dtype_size"] = config.qkv_dtype_size();
+  add_members(config, json, MEMBER(num_kv_stages), MEMBER(num_qk_stages), MEMBER(v_cols_per_cta),
+              MEMBER(k_rows_per_cta), MEMBER(TMEM_O), MEMBER(TMEM_O_hi), MEMBER(TMEM_S_even),
+              MEMBER(TMEM_S_odd), MEMBER(tmem_used), MEMBER(sm100_tmem_cols), MEMBER(q_bytes),
+              MEMBER(p_buffer_bytes), MEMBER(kv_stage_bytes), MEMBER(smem_used),
+              MEMBER(sm100_smem_carveout), MEMBER(num_mbarriers), MEMBER(mbar_size),
+              MEMBER(num_threads), MEMBER(qkv_dtype_size));
   json["kv_sub_tile_rows"] = kv_sub_tile_rows(config.k_rows_per_cta(), config.args.page_size);
   return json;
 }
+
+#undef MEMBER
 
 // Of per-token scales, where there are some.
 std::optional<Dtype> scale_dtype_of(const AttentionSpec& spec) {

@@ -43,9 +43,9 @@ Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind
         "pair_cta is not for mla; the same depths without `mla` are computed in pairs");
   }
   const Fa4Config config =
-      mla ? MlaConfig(mla_args(spec, options)).fa4_config : sm100_fa4_config(spec, options);
+      mla ? Fa4Config(MlaConfig(mla_args(spec, options))) : sm100_fa4_config(spec, options);
   const PlanOptions& asked = resolved.options();
-  const Fa4Config reference = mla ? MlaConfig(mla_args(resolved.given(), asked)).fa4_config
+  const Fa4Config reference = mla ? Fa4Config(MlaConfig(mla_args(resolved.given(), asked)))
                                   : Fa4Config(fa4_args(resolved.given(), asked));
   if (config.ov_depth != spec.ov_depth) {
     return sm100_unsupported(

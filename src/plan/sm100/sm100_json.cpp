@@ -16,62 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const Field<Sm100Variant> kVariantFields[] = {
-    {"num_qo", &Sm100Variant::num_qo},
-    {"MMA_M", &Sm100Variant::MMA_M},
-    {"MMA_K", &Sm100Variant::MMA_K},
-    {"BM", &Sm100Variant::BM},
-    {"BN", &Sm100Variant::BN},
-    {"BK0", &Sm100Variant::BK0},
-    {"BK1", &Sm100Variant::BK1},
-    {"BM_eff", &Sm100Variant::BM_eff},
-    {"q_tile_rows", &Sm100Variant::q_tile_rows},
-    {"fuse_gqa", &Sm100Variant::fuse_gqa},
-    {"qk_depth", &Sm100Variant::qk_depth},
-    {"ov_depth", &Sm100Variant::ov_depth},
-    {"padded_qk_depth", &Sm100Variant::padded_qk_depth},
-    {"padded_ov_depth", &Sm100Variant::padded_ov_depth},
-    {"rope_depth", &Sm100Variant::rope_depth},
-    {"qk_mma_depth", &Sm100Variant::qk_mma_depth},
-    {"k_rows_per_cta", &Sm100Variant::k_rows_per_cta},
-    {"v_cols_per_cta", &Sm100Variant::v_cols_per_cta},
-    {"use_fused_kv", &Sm100Variant::use_fused_kv},
-    {"num_kv_stages", &Sm100Variant::num_kv_stages},
-    {"num_qk_stages", &Sm100Variant::num_qk_stages},
-    {"num_pv_stages", &Sm100Variant::num_pv_stages},
-    {"num_rope_buffers", &Sm100Variant::num_rope_buffers},
-    {"num_o_buffers", &Sm100Variant::num_o_buffers},
-    {"num_k_scale_bufs", &Sm100Variant::num_k_scale_bufs},
-    {"pv_keys", &Sm100Variant::pv_keys},
-    {"k_stage_bytes", &Sm100Variant::k_stage_bytes},
-    {"v_stage_bytes", &Sm100Variant::v_stage_bytes},
-    {"tmem_used", &Sm100Variant::tmem_used},
-    {"tmem_allocated", &Sm100Variant::tmem_allocated},
-    {"smem_bytes", &Sm100Variant::smem_bytes},
-};
-const Field<Sm100Variant> kBodyFields[] = {
-    {"BM", &Sm100Variant::BM},
-    {"BN", &Sm100Variant::BN},
-    {"num_kv_stages", &Sm100Variant::num_kv_stages},
-    {"num_qk_stages", &Sm100Variant::num_qk_stages},
-    {"use_fused_kv", &Sm100Variant::use_fused_kv},
-};
-const Field<Sm100Plan> kSm100Fields[] = {
-    {"can_switch_to_1q", &Sm100Plan::can_switch_to_1q},
-    {"persistent", &Sm100Plan::persistent},
-    {"exp2_pairs", &Sm100Plan::exp2_pairs},
-    {"exp2_fma_pairs", &Sm100Plan::exp2_fma_pairs},
-    {"rescale_threshold", &Sm100Plan::rescale_threshold},
-    {"p_bias", &Sm100Plan::p_bias},
-    {"row_copies", &Sm100Plan::row_copies},
-    {"upcasts_kv", &Sm100Plan::upcasts_kv},
-    {"published", &Sm100Plan::published},
-    {"skips_tiles", &Sm100Plan::skips_tiles},
-    {"many_gaps", &Sm100Plan::many_gaps},
-    {"mapped", &Sm100Plan::mapped},
-    {"split", &Sm100Plan::split},
-    {"partition_tiles", &Sm100Plan::partition_tiles},
-};
+#define VARIANT(name) ATTNJIT_MEMBER(Sm100Variant, name)
+#define FIELD(name) ATTNJIT_MEMBER(Sm100Plan, name)
 
 template <class Region>
 Json ranges_json(const MemoryLayout<Region>& ranges, bool aligned) {
@@ -96,7 +42,15 @@ Json overlays_json(const std::vector<Sm100Overlay>& overlays) {
 
 Json variant_json(const Sm100Variant& variant) {
   Json json;
-  add_fields(kVariantFields, variant, json);
+  add_members(variant, json, VARIANT(num_qo), VARIANT(MMA_M), VARIANT(MMA_K), VARIANT(BM),
+              VARIANT(BN), VARIANT(BK0), VARIANT(BK1), VARIANT(BM_eff), VARIANT(q_tile_rows),
+              VARIANT(fuse_gqa), VARIANT(qk_depth), VARIANT(ov_depth), VARIANT(padded_qk_depth),
+              VARIANT(padded_ov_depth), VARIANT(rope_depth), VARIANT(qk_mma_depth),
+              VARIANT(k_rows_per_cta), VARIANT(v_cols_per_cta), VARIANT(use_fused_kv),
+              VARIANT(num_kv_stages), VARIANT(num_qk_stages), VARIANT(num_pv_stages),
+              VARIANT(num_rope_buffers), VARIANT(num_o_buffers), VARIANT(num_k_scale_bufs),
+              VARIANT(pv_keys), VARIANT(k_stage_bytes), VARIANT(v_stage_bytes), VARIANT(tmem_used),
+              VARIANT(tmem_allocated), VARIANT(smem_bytes));
   json["num_mbarriers"] = variant.barriers.size();
   json["smem_map"] = ranges_json(variant.smem, true);
   json["smem_overlays"] = overlays_json(variant.smem_overlays);
@@ -108,10 +62,14 @@ Json variant_json(const Sm100Variant& variant) {
 
 }  // namespace
 
-void add_sm100(const Sm100Plan& plan, Json& json) {
+void add_sm100(const AttentionSpec& /*spec*/, const Sm100Plan& plan, Json& json) {
   json["reference"] = std::string(to_string(plan.reference));
-  add_fields(kBodyFields, plan.variants.front(), json);
-  add_fields(kSm100Fields, plan, json);
+  add_members(plan.variants.front(), json, VARIANT(BM), VARIANT(BN), VARIANT(num_kv_stages),
+              VARIANT(num_qk_stages), VARIANT(use_fused_kv));
+  add_members(plan, json, FIELD(can_switch_to_1q), FIELD(persistent), FIELD(exp2_pairs),
+              FIELD(exp2_fma_pairs), FIELD(rescale_threshold), FIELD(p_bias), FIELD(row_copies),
+              FIELD(upcasts_kv), FIELD(published), FIELD(skips_tiles), FIELD(many_gaps),
+              FIELD(mapped), FIELD(split), FIELD(partition_tiles));
   Json roles = Json::array();
   for (const Sm100Role& role : plan.roles) {
     roles.push_back({{"name", std::string(to_string(role.id))},
@@ -137,5 +95,8 @@ void add_sm100(const Sm100Plan& plan, Json& json) {
   for (const Sm100Variant& variant : plan.variants) variants.push_back(variant_json(variant));
   json["variants"] = std::move(variants);
 }
+
+#undef FIELD
+#undef VARIANT
 
 }  // namespace attnjit

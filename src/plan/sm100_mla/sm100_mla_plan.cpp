@@ -6,11 +6,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "plan/kernel/constants.h"
 #include "plan/kernel/forward_support.h"
+#include "plan/kernel/json_fields.h"
 #include "plan/kernel/partials.h"
 #include "plan/reference/deviate.h"
 #include "plan/reference/reference_json.h"
@@ -73,9 +74,6 @@ void lay_out_tmem(const AttentionSpec& spec, Sm100MlaPlan& plan) {
   plan.tmem.add(kO, std::int64_t{(mla_latent_blocks(spec) + 1) / 2} * MlaTiles::kBlockColumns);
   for (int i = 0; i < kBuffers; ++i) plan.tmem.add(kS, MlaTiles::kKeys, 1, i);
   for (int i = 0; i < kBuffers; ++i) plan.tmem.add(kP, MlaTiles::kKeys / 2, 1, i);
-  const std::int64_t columns = plan.tmem.end_of_last();
-  plan.tmem_used = static_cast<int>(columns);
-  plan.tmem_columns = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(columns)));
 }
 
 /// CTAs that may load blocks of K and V for each other: of absorbed MLA where a position's heads
@@ -139,10 +137,10 @@ Status choose(const ResolvedSpec& resolved, const TuningValues* tuned, Sm100MlaP
 }
 
 /// One warp loads by TMA, four copy rows; half of them load V where it has memory of its own.
-std::vector<Sm100MlaRole> load_roles(const MlaTiles& tiles) {
-  if (!tiles.loads_apart) return {{"load", 0, tiles.row_copies ? 4 : 1, kRegisters}};
+std::vector<PlannedKernel::Role> load_roles(const MlaTiles& tiles) {
+  if (!tiles.loads_apart) return {{"load", 0, tiles.row_copies ? 4 : 1}};
   const int warps = tiles.row_copies ? 2 : 1;
-  return {{"load K", 0, warps, kRegisters}, {"load V", 2, warps, kRegisters}};
+  return {{"load K", 0, warps}, {"load V", 2, warps}};
 }
 
 /// Where depth 512 leaves Depth512Config, a pair of CTAs that multiply 128 rows.
@@ -163,7 +161,7 @@ void record_deviations(const ResolvedSpec& resolved, bool stages_are_tuned, Sm10
   record("BN", reference.BN, keys, in_tmem);
   record("BK1", reference.BK1, keys, in_tmem);
   record("p_buffer_bytes", reference.p_buffer_bytes, 0, in_tmem);
-  record("tmem_used", reference.tmem_used, plan.tmem_used, in_tmem);
+  record("tmem_used", reference.tmem_used, plan.tmem_used(), in_tmem);
   const char* whole = "a stage is a whole tile of K and one of V, in blocks of 64 columns";
   record("num_kv_stages", reference.num_kv_stages, plan.tiles.num_stages,
          stages_are_tuned ? "tuned" : whole);
@@ -193,7 +191,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add("kTmemO", plan.tmem.begin_of(Sm100MlaTmem::kO));
   constants.add("kTmemS", plan.tmem.begin_of(Sm100MlaTmem::kS));
   constants.add("kTmemP", plan.tmem.begin_of(Sm100MlaTmem::kP));
-  constants.add("kTmemColumns", plan.tmem_columns);
+  constants.add("kTmemColumns", plan.tmem_allocated());
   add_mla_barriers(barrier_groups(spec, plan.tiles), constants);
   constants.add("kSmemBytes", plan.smem.end_of_last());
   constants.add_users(spec);
@@ -217,15 +215,12 @@ Result<Sm100MlaPlan> make_sm100_mla_plan(const ResolvedSpec& resolved, const Tun
   plan.tiles = mla_tiles(resolved);
   plan.tiles.loads_apart = plan.tiles.own_v;
   plan.tiles.cluster = clusters_by_default(resolved, plan.tiles) ? 2 : 1;
-  plan.q_bytes = mla_tile_bytes(spec);
-  plan.v_bytes = mla_own_v_bytes(spec);
   if (Status status = choose(resolved, tuned, plan); !status) return status.error();
   lay_out(spec, plan);
   lay_out_tmem(spec, plan);
   plan.roles = load_roles(plan.tiles);
-  plan.roles.insert(plan.roles.end(), {{"softmax", 4, kSoftmaxWarps, kRegisters},
-                                       {"products S", 8, 1, kRegisters},
-                                       {"products O", 9, 1, kRegisters}});
+  plan.roles.insert(plan.roles.end(),
+                    {{"softmax", 4, kSoftmaxWarps}, {"products S", 8, 1}, {"products O", 9, 1}});
   if (resolve_config_kind(ConfigKind::kAuto, resolved.given(), resolved.options()) ==
       ConfigKind::kDepth512) {
     record_deviations(resolved, tuned != nullptr && tuned->contains(kStages), plan);
@@ -245,9 +240,7 @@ void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan) {
   kernel.smem_map = mla_smem_map(mla.smem, mla.tiles, "Q", "work");
   kernel.tmem_map = mla.tmem.named(tmem_name_of);
   kernel.barriers = mla.barriers;
-  for (const Sm100MlaRole& role : mla.roles) {
-    kernel.roles.push_back({role.name, role.first_warp, role.num_warps});
-  }
+  kernel.roles = mla.roles;
   kernel.constants = constants_of(plan.spec, mla);
   kernel.parameters = mla_parameters(plan, mla.tiles);
   plan.partials.stream_k = mla_stream_k(mla.tiles);
@@ -263,6 +256,29 @@ std::vector<TuningKnob> sm100_mla_knobs(const KernelPlan& plan) {
   if (most_cluster_of(plan.spec, tiles) > 1) clusters.push_back(2);
   return {{kStages, std::move(stages), tiles.num_stages},
           {kCluster, std::move(clusters), tiles.cluster}};
+}
+
+void add_sm100_mla(const AttentionSpec& spec, const Sm100MlaPlan& plan,
+                   nlohmann::ordered_json& json) {
+#define TILE(name) ATTNJIT_MEMBER(MlaTiles, name)
+#define MEMBER(name) ATTNJIT_MEMBER(Sm100MlaPlan, name)
+  json["BM"] = plan.tiles.rows();
+  json["BN"] = MlaTiles::kKeys;
+  add_members(plan.tiles, json, TILE(box_keys), TILE(row_copies), TILE(kv_lens), TILE(split),
+              TILE(stream_k), TILE(pair_tiles), TILE(partition_tiles), TILE(l2_bytes),
+              TILE(num_stages));
+  json["q_bytes"] = mla_tile_bytes(spec);
+  json["v_bytes"] = mla_own_v_bytes(spec);
+  add_members(plan, json, MEMBER(tmem_used), MEMBER(tmem_allocated), MEMBER(rescale_threshold));
+  json["roles"] = nlohmann::ordered_json::array();
+  for (const PlannedKernel::Role& role : plan.roles) {
+    json["roles"].push_back({{"name", role.name},
+                             {"first_warp", role.first_warp},
+                             {"num_warps", role.num_warps},
+                             {"registers", kRegisters}});
+  }
+#undef MEMBER
+#undef TILE
 }
 
 }  // namespace attnjit

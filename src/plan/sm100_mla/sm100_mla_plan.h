@@ -3,6 +3,7 @@
 // absorbed MLA all query heads are over one row of K per key, whose latent part is V.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -11,35 +12,40 @@
 #include "attnjit/launch.h"
 #include "attnjit/tuning.h"
 #include "plan/kernel/memory_layout.h"
+#include "plan/mla/mla_launch.h"
 #include "plan/mla/mla_memory.h"
 #include "plan/mla/mla_tiles.h"
 
 namespace attnjit {
-
-/// Warps with one job.
-struct Sm100MlaRole {
-  const char* name = "";
-  int first_warp = 0;
-  int num_warps = 0;
-  int registers = 0;  ///< per thread
-};
 
 /// What a range of tensor memory is for.
 enum class Sm100MlaTmem : std::uint8_t { kO, kS, kP };
 
 /// docs/mla.md has the arithmetic.
 struct Sm100MlaPlan {
+  /// log2: O is rescaled when the maximum grows by more.
+  static constexpr double rescale_threshold = 8;
+  /// Estimates for a B200 (148 SMs at 1.85 GHz, 7.7 TB/s), where nobody has measured: docs/mla.md.
+  /// The rate of products is 0.8 of what those of 64 rows can have, the half of 15.2e6.
+  static constexpr MlaRates kRates{.alone_bytes = 100e3,
+                                   .shared_bytes = 52e3,
+                                   .flop = 6e6,
+                                   .work_tile = 2.5,
+                                   .merge = 2.5,
+                                   .merge_part = 0.05};
+
   MlaTiles tiles;
-  std::int64_t q_bytes = 0;  ///< and of a stage of K, which is V where that has no memory
-  std::int64_t v_bytes = 0;  ///< of a stage of V of its own
   MemoryLayout<MlaRegion> smem;
-  int tmem_used = 0;     ///< columns
-  int tmem_columns = 0;  ///< allocated: a power of two
   MemoryLayout<Sm100MlaTmem> tmem;
   std::vector<BarrierPlan> barriers;
-  std::vector<Sm100MlaRole> roles;
-  double rescale_threshold = 8;  ///< log2: O is rescaled when the maximum grows by more
+  std::vector<PlannedKernel::Role> roles;
   std::vector<Deviation> deviations;
+
+  /// Columns of tensor memory, and those that are allocated: a power of two.
+  std::int64_t tmem_used() const { return tmem.end_of_last(); }
+  std::int64_t tmem_allocated() const {
+    return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(tmem_used())));
+  }
 };
 
 /// Why the template does not serve a spec; empty: it does.
@@ -52,20 +58,11 @@ Result<Sm100MlaPlan> make_sm100_mla_plan(const ResolvedSpec& spec, const TuningV
 /// Fills the kernel of a plan. @pre plan.workspaces is filled.
 void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan);
 
-struct LaunchRequest;
-struct PartitionChoice;
-/// The parts that a launch splits the keys into.
-PartitionChoice sm100_mla_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
-                                     const DeviceShape& device);
-
-/// Plans a launch of the kernel.
-Status plan_sm100_mla_launch(const KernelPlan& plan, const LaunchRequest& request,
-                             LaunchRecipe& recipe);
-
 /// What a tuning row may choose, with what this plan has.
 std::vector<TuningKnob> sm100_mla_knobs(const KernelPlan& plan);
 
 /// Adds the plan's own fields to a plan's JSON.
-void add_sm100_mla(const Sm100MlaPlan& plan, nlohmann::ordered_json& json);
+void add_sm100_mla(const AttentionSpec& spec, const Sm100MlaPlan& plan,
+                   nlohmann::ordered_json& json);
 
 }  // namespace attnjit

@@ -19,59 +19,29 @@
 namespace attnjit {
 namespace {
 
-const Field<Sm90Plan> kSm90Fields[] = {
-    {"BM", &Sm90Plan::BM},
-    {"BN", &Sm90Plan::BN},
-    {"box_keys", &Sm90Plan::box_keys},
-    {"num_consumers", &Sm90Plan::num_consumers},
-    {"ctas_per_sm", &Sm90Plan::ctas_per_sm},
-    {"num_stages", &Sm90Plan::num_stages},
-    {"num_v_stages", &Sm90Plan::num_v_stages},
-    {"num_q_stages", &Sm90Plan::num_q_stages},
-    {"num_raw_stages", &Sm90Plan::num_raw_stages},
-    {"o_blocks", &Sm90Plan::o_blocks},
-    {"ping_pong", &Sm90Plan::ping_pong},
-    {"pair_tiles", &Sm90Plan::pair_tiles},
-    {"kv_lens", &Sm90Plan::kv_lens},
-    {"dynamic_schedule", &Sm90Plan::dynamic_schedule},
-    {"row_copies", &Sm90Plan::row_copies},
-    {"overlaps", &Sm90Plan::overlaps},
-    {"listed", &Sm90Plan::listed},
-    {"mapped", &Sm90Plan::mapped},
-    {"map_bits", &Sm90Plan::map_bits},
-    {"split", &Sm90Plan::split},
-    {"stream_k", &Sm90Plan::stream_k},
-    {"partition_tiles", &Sm90Plan::partition_tiles},
-    {"rescale_by_row", &Sm90Plan::rescale_by_row},
-    {"pack_gqa", &Sm90Plan::pack_gqa},
-    {"l2_bytes", &Sm90Plan::l2_bytes},
-    {"producer_registers", &Sm90Plan::producer_registers},
-    {"consumer_registers", &Sm90Plan::consumer_registers},
-    {"padded_qk_depth", &Sm90Plan::padded_qk_depth},
-    {"padded_ov_depth", &Sm90Plan::padded_ov_depth},
-    {"q_bytes", &Sm90Plan::q_bytes},
-    {"k_bytes", &Sm90Plan::k_bytes},
-    {"v_bytes", &Sm90Plan::v_bytes},
-    {"v_raw_stage_bytes", &Sm90Plan::v_raw_stage_bytes},
-    {"k_raw_stage_bytes", &Sm90Plan::k_raw_stage_bytes},
-    {"upcasts_kv", &Sm90Plan::upcasts_kv},
-    {"kv_row_bytes", &Sm90Plan::kv_row_bytes},
-    {"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs},
-    {"sums_by_product", &Sm90Plan::sums_by_product},
-    {"held_q_steps", &Sm90Plan::held_q_steps},
-    {"p_bias", &Sm90Plan::p_bias},
-    {"rescale_threshold", &Sm90Plan::rescale_threshold},
-};
+#define FIELD(name) ATTNJIT_MEMBER(Sm90Plan, name)
+
+void add_body(const Sm90Plan& plan, nlohmann::ordered_json& json) {
+  add_members(plan, json, FIELD(BM), FIELD(BN), FIELD(box_keys), FIELD(num_consumers),
+              FIELD(ctas_per_sm), FIELD(num_stages), FIELD(num_v_stages), FIELD(num_q_stages),
+              FIELD(num_raw_stages), FIELD(o_blocks), FIELD(ping_pong), FIELD(pair_tiles),
+              FIELD(kv_lens), FIELD(dynamic_schedule), FIELD(row_copies), FIELD(overlaps),
+              FIELD(listed), FIELD(mapped), FIELD(map_bits), FIELD(split), FIELD(stream_k),
+              FIELD(partition_tiles), FIELD(rescale_by_row), FIELD(pack_gqa), FIELD(l2_bytes),
+              FIELD(producer_registers), FIELD(consumer_registers), FIELD(padded_qk_depth),
+              FIELD(padded_ov_depth), FIELD(q_bytes), FIELD(k_bytes), FIELD(v_bytes),
+              FIELD(v_raw_stage_bytes), FIELD(k_raw_stage_bytes), FIELD(upcasts_kv),
+              FIELD(kv_row_bytes), FIELD(exp2_fma_pairs), FIELD(sums_by_product),
+              FIELD(held_q_steps), FIELD(p_bias), FIELD(rescale_threshold));
+}
+
+#undef FIELD
 
 }  // namespace
 
-void add_sm90(const Sm90Plan& plan, nlohmann::ordered_json& json) {
-  add_fields(kSm90Fields, plan, json);
-  if (plan.low != nullptr) {
-    nlohmann::ordered_json low = nlohmann::ordered_json::object();
-    add_fields(kSm90Fields, *plan.low, low);
-    json["small_tile_variant"] = std::move(low);
-  }
+void add_sm90(const AttentionSpec& /*spec*/, const Sm90Plan& plan, nlohmann::ordered_json& json) {
+  add_body(plan, json);
+  if (plan.low != nullptr) add_body(*plan.low, json["small_tile_variant"]);
 }
 
 std::vector<Knob<Sm90Plan>> sm90_forward_knobs(const Sm90Plan& plan) {

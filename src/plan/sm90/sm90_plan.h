@@ -147,6 +147,6 @@ std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan);
 int sm90_packed_heads(const Sm90Plan& plan, const AttentionSpec& spec);
 
 /// Adds the plan's own fields to a plan's JSON.
-void add_sm90(const Sm90Plan& plan, nlohmann::ordered_json& json);
+void add_sm90(const AttentionSpec& spec, const Sm90Plan& plan, nlohmann::ordered_json& json);
 
 }  // namespace attnjit

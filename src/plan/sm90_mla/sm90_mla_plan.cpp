@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "plan/kernel/constants.h"
@@ -26,6 +27,9 @@ constexpr int kRecordBytes = 64 * 64 * 2 + 128 * 16;
 // (MlaTiles::barrier_stages).
 constexpr std::array kStages{2, 4, 6, 8};
 constexpr std::array kDeepStages{1, 2};
+
+/// Whether a row's maximum moves when its own scores say so: its bits are then its own.
+bool rescales_by_row(const AttentionSpec& spec) { return spec.partition_keys > 0; }
 
 /// CTAs that may upcast blocks of K for each other: where the heads of a position are two tiles.
 int most_cluster_of(const AttentionSpec& spec) {
@@ -80,7 +84,7 @@ std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Ml
   Constants constants;
   add_mla_constants(spec, plan.tiles, constants);
   constants.add("kThreads", Sm90MlaPlan::kThreads);
-  constants.add_bool("kRescaleByRow", plan.rescale_by_row);
+  constants.add_bool("kRescaleByRow", rescales_by_row(spec));
   constants.add_bool("kDebugWaits", false);
   constants.add_float("kRescaleThreshold", Sm90MlaPlan::kRescaleThreshold);
   constants.add_float("kPBias", 0);
@@ -134,12 +138,6 @@ Result<Sm90MlaPlan> make_sm90_mla_plan(const ResolvedSpec& resolved, const Tunin
   // V of its own is handed back in the order in which it is loaded.
   tiles.stage_loaders = tiles.own_v || tiles.row_copies ? 1 : 2;
   tiles.cluster = most_cluster_of(spec);
-  plan.pack_gqa = mla_packed_heads(spec) == spec.group;
-  plan.rescale_by_row = spec.partition_keys > 0;
-  plan.qk_depth = spec.qk_depth;
-  plan.ov_depth = spec.ov_depth;
-  plan.tile_bytes = mla_tile_bytes(spec);
-  plan.v_bytes = mla_own_v_bytes(spec);
   share_registers(spec, plan);
   for (const std::int64_t stages : stages_of(tiles)) {
     Sm90MlaPlan more = plan;
@@ -192,6 +190,54 @@ Status fill_from_sm90_mla(const Sm90MlaPlan& mla, KernelPlan& plan) {
 std::vector<TuningKnob> sm90_mla_knobs(const KernelPlan& plan) {
   const MlaTiles& tiles = plan.sm90_mla->tiles;
   return chosen_knobs(knobs_of(plan.spec, tiles), tiles);
+}
+
+void add_sm90_mla(const AttentionSpec& spec, const Sm90MlaPlan& plan,
+                  nlohmann::ordered_json& json) {
+  const MlaTiles& tiles = plan.tiles;
+  // As of an Sm90Plan, with what this kernel always has.
+  const nlohmann::ordered_json fields{{"BM", MlaTiles::kRows},
+                                      {"BN", MlaTiles::kKeys},
+                                      {"box_keys", tiles.box_keys},
+                                      {"num_consumers", kConsumers},
+                                      {"ctas_per_sm", 1},
+                                      {"num_stages", tiles.num_stages},
+                                      {"num_v_stages", tiles.own_v ? tiles.num_stages : 0},
+                                      {"num_q_stages", 1},
+                                      {"num_raw_stages", 0},
+                                      {"o_blocks", 0},
+                                      {"ping_pong", false},
+                                      {"pair_tiles", tiles.pair_tiles},
+                                      {"kv_lens", tiles.kv_lens},
+                                      {"dynamic_schedule", false},
+                                      {"row_copies", tiles.row_copies},
+                                      {"overlaps", true},
+                                      {"listed", tiles.skips_tiles},
+                                      {"mapped", false},
+                                      {"map_bits", false},
+                                      {"split", tiles.split},
+                                      {"stream_k", tiles.stream_k},
+                                      {"partition_tiles", tiles.partition_tiles},
+                                      {"rescale_by_row", rescales_by_row(spec)},
+                                      {"pack_gqa", mla_packed_heads(spec) == spec.group},
+                                      {"l2_bytes", tiles.l2_bytes},
+                                      {"producer_registers", plan.producer_registers},
+                                      {"consumer_registers", plan.consumer_registers},
+                                      {"padded_qk_depth", spec.qk_depth},
+                                      {"padded_ov_depth", spec.ov_depth},
+                                      {"q_bytes", mla_tile_bytes(spec)},
+                                      {"k_bytes", mla_tile_bytes(spec)},
+                                      {"v_bytes", mla_own_v_bytes(spec)},
+                                      {"v_raw_stage_bytes", 0},
+                                      {"k_raw_stage_bytes", 0},
+                                      {"upcasts_kv", false},
+                                      {"kv_row_bytes", 128},
+                                      {"exp2_fma_pairs", 0},
+                                      {"sums_by_product", false},
+                                      {"held_q_steps", 0},
+                                      {"p_bias", 0.0},
+                                      {"rescale_threshold", Sm90MlaPlan::kRescaleThreshold}};
+  json.update(fields);
 }
 
 }  // namespace attnjit

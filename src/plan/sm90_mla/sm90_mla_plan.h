@@ -10,7 +10,7 @@
 
 #include "attnjit/launch.h"
 #include "attnjit/tuning.h"
-#include "plan/launch/family_launch.h"
+#include "plan/mla/mla_launch.h"
 #include "plan/mla/mla_memory.h"
 #include "plan/mla/mla_tiles.h"
 
@@ -22,17 +22,21 @@ struct Sm90MlaPlan {
   static constexpr int kThreads = 128 * (1 + kConsumers);
   /// log2: O is rescaled when the maximum grows by more.
   static constexpr double kRescaleThreshold = 8;
+  /// Estimates for an H200: docs/mla.md.
+  static constexpr MlaRates kRates{.alone_bytes = 57e3,
+                                   .shared_bytes = 34e3,
+                                   .flop = 5e6,
+                                   .work_tile = 2.5,
+                                   .merge = 2.5,
+                                   .merge_part = 0.05,
+                                   .empty_merge = 1.2,
+                                   .join_whole = 3.0,
+                                   .join_part = 4.2,
+                                   .apart = 1.05};
 
   MlaTiles tiles;
-  bool pack_gqa = false;  ///< a tile's rows are of all the query heads that share a KV head
-  /// A row's maximum moves when its own scores say so: its bits are then its own.
-  bool rescale_by_row = false;
   int producer_registers = 0;
   int consumer_registers = 0;
-  int qk_depth = 0;
-  int ov_depth = 0;
-  std::int64_t tile_bytes = 0;  ///< of Q, and of a stage of K
-  std::int64_t v_bytes = 0;     ///< of a stage of V of its own
   MemoryLayout<MlaRegion> smem;
   std::vector<BarrierPlan> barriers;  ///< in memory order
 };
@@ -40,27 +44,18 @@ struct Sm90MlaPlan {
 /// Why the template does not serve a spec; empty: it does.
 std::string sm90_mla_unsupported_reason(const ResolvedSpec& spec);
 
-/// Plans the kernel. `tuned` holds what a
-/// tuning row overrides, or is null. Errors: kInvalid for a tuned name or value that this plan
-/// cannot take.
+/// Plans the kernel. `tuned` holds what a tuning row overrides, or is null. Errors: kInvalid for a
+/// tuned name or value that this plan cannot take.
 Result<Sm90MlaPlan> make_sm90_mla_plan(const ResolvedSpec& spec, const TuningValues* tuned);
 
 /// Fills the kernel of a supported plan. Errors: kInvalid where a tuned choice does not fit the
 /// shared memory. @pre plan.workspaces is filled.
 Status fill_from_sm90_mla(const Sm90MlaPlan& mla, KernelPlan& plan);
 
-/// The parts that a launch splits the keys into.
-PartitionChoice sm90_mla_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
-                                    const DeviceShape& device);
-
-/// Plans a launch of the kernel.
-Status plan_sm90_mla_launch(const KernelPlan& plan, const LaunchRequest& request,
-                            LaunchRecipe& recipe);
-
 /// What a tuning row may choose, with what this plan has.
 std::vector<TuningKnob> sm90_mla_knobs(const KernelPlan& plan);
 
 /// Adds the plan's own fields to a plan's JSON.
-void add_sm90_mla(const Sm90MlaPlan& plan, nlohmann::ordered_json& json);
+void add_sm90_mla(const AttentionSpec& spec, const Sm90MlaPlan& plan, nlohmann::ordered_json& json);
 
 }  // namespace attnjit

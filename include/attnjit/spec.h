@@ -196,6 +196,8 @@ struct SpecDocument {
   bool operator==(const SpecDocument&) const = default;
 };
 
+struct SpecFacts;
+
 /// A spec that was looked at once: validated, its defaults filled in, its custom code parsed. What
 /// planning, generation and the Service work with, so that none of them does it again. Constant and
 /// cheap to copy; any thread.
@@ -212,6 +214,8 @@ class ATTNJIT_EXPORT ResolvedSpec {
   const AttentionSpec& operator*() const;
   const AttentionSpec* operator->() const { return &**this; }
   operator const AttentionSpec&() const { return **this; }
+  /// The same with what planning asks of it; private to the library.
+  operator const SpecFacts&() const;
   /// The spec as its author wrote it.
   const AttentionSpec& given() const;
   const PlanOptions& options() const;

@@ -11,10 +11,10 @@
 #include "codegen/renderer.h"
 #include "codegen/source_digest.h"
 #include "codegen/user_code.h"
-#include "plan/kernel/forward_support.h"
 #include "plan/kernel/signature.h"
 #include "spec/names.h"
 #include "spec/scalars.h"
+#include "spec/spec_facts.h"
 #include "spec/spec_fields.h"
 
 namespace attnjit {
@@ -296,7 +296,8 @@ Status check_plan(const KernelPlan& plan, const TemplateSet& templates) {
 
 /// The parameters that the text of user's functions names.
 std::vector<ParamSpec> params_of(const KernelPlan& plan) {
-  return interprets(plan.spec) ? std::vector<ParamSpec>() : spec::declared_params(plan.spec);
+  const SpecFacts& spec = plan.spec;
+  return spec.interprets ? std::vector<ParamSpec>() : spec::declared_params(spec);
 }
 
 /// The main kernel, with the user's functions.

@@ -107,7 +107,7 @@ constexpr std::array<KernelFamily, 5> kFamilies{{
 
 }  // namespace
 
-const KernelFamily& family_of(const AttentionSpec& spec) {
+const KernelFamily& family_of(const SpecFacts& spec) {
   return kFamilies.at(static_cast<std::size_t>(family_id(spec)));
 }
 

@@ -9,6 +9,7 @@
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
 #include "plan/launch/family_launch.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -36,6 +37,6 @@ struct KernelFamily {
 };
 
 /// That of family_id().
-const KernelFamily& family_of(const AttentionSpec& spec);
+const KernelFamily& family_of(const SpecFacts& spec);
 
 }  // namespace attnjit

@@ -50,16 +50,17 @@ void with_builtin_score_mod(ScoreModSpec& score_mod, Snippets::iterator& next) {
 ResolvedSpec resolved_spec(SpecDocument document, Snippets snippets, ArchFrom arch_from) {
   auto state = std::make_shared<ResolvedSpec::State>();
   state->arch_from = arch_from;
-  state->spec = resolve(document.spec);
+  AttentionSpec resolved = resolve(document.spec);
   state->given = std::move(document.spec);
   state->options = document.options;
   auto next = snippets.begin();
   // NOTE: of what is interpreted the kernel is not to depend.
-  if (!state->spec.interpreted) {
-    with_builtin_masks(state->spec.mask, next, state->snippets);
-    with_builtin_score_mod(state->spec.score_mod, next);
+  if (!resolved.interpreted) {
+    with_builtin_masks(resolved.mask, next, state->snippets);
+    with_builtin_score_mod(resolved.score_mod, next);
   }
   std::move(next, snippets.end(), std::back_inserter(state->snippets));
+  state->spec = SpecFacts(std::move(resolved), state->snippets);
   state->params = declared_params(state->spec);
   state->scalars = spec_scalars(state->spec);
   return ResolvedSpec(std::move(state));
@@ -109,6 +110,7 @@ std::optional<SpecDocument> fallback_spec(const ResolvedSpec& spec) {
 }
 
 const AttentionSpec& ResolvedSpec::operator*() const { return state_->spec; }
+ResolvedSpec::operator const SpecFacts&() const { return state_->spec; }
 const AttentionSpec& ResolvedSpec::given() const { return state_->given; }
 const PlanOptions& ResolvedSpec::options() const { return state_->options; }
 

@@ -8,17 +8,12 @@
 #include <vector>
 
 #include "attnjit/spec.h"
-#include "spec/expression.h"
 #include "spec/scalars.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
 namespace spec {
-
-/// The custom code of a mask tree in preorder, then a score modification's: parsed; nothing for a
-/// trusted body, which was checked and stays text. In a ResolvedSpec, whose spec has built-in masks
-/// for expressions that are no more (builtin_mask.h), without these.
-using Snippets = std::vector<std::optional<Expression>>;
 
 /// What came of looking at a spec: its problems, and, where it has none, its custom code.
 struct CheckedSpec {
@@ -47,7 +42,7 @@ ResolvedSpec with_arch(const ResolvedSpec& spec, Arch arch);
 
 struct ResolvedSpec::State {
   AttentionSpec given;
-  AttentionSpec spec;  ///< with its defaults, and built-in masks for expressions that are no more
+  SpecFacts spec;  ///< with its defaults, and built-in masks for expressions that are no more
   PlanOptions options;
   spec::ArchFrom arch_from = spec::ArchFrom::kSpec;
   spec::Snippets snippets;

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "plan/kernel/forward_support.h"
 #include "spec/names.h"
+#include "spec/spec_facts.h"
 #include "spec/spec_fields.h"
 #include "verify/npy.h"
 #include "verify/numeric.h"

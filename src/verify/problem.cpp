@@ -11,10 +11,10 @@
 #include <string_view>
 
 #include "base/machine_limits.h"
-#include "plan/kernel/forward_support.h"
 #include "plan/launch/tensors.h"
 #include "spec/kinds.h"
 #include "spec/names.h"
+#include "spec/spec_facts.h"
 #include "spec/spec_fields.h"
 #include "verify/mask_map.h"
 #include "verify/random_inputs.h"

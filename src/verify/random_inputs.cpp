@@ -9,8 +9,8 @@
 #include <numeric>
 #include <optional>
 
-#include "plan/kernel/forward_support.h"
 #include "spec/names.h"
+#include "spec/spec_facts.h"
 #include "spec/spec_fields.h"
 #include "verify/dsv32.h"
 #include "verify/mask_and_score_mod.h"

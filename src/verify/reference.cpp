@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "emulator/model/tensor_product.h"
-#include "plan/kernel/forward_support.h"
+#include "spec/spec_facts.h"
 #include "verify/dsv32.h"
 #include "verify/gemm.h"
 #include "verify/mask_and_score_mod.h"

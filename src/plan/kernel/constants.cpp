@@ -27,7 +27,7 @@ void Constants::add_arrivals(const std::vector<int>& arrivals) {
                    fmt::format("{{{}}}", fmt::join(arrivals, ", "))});
 }
 
-void Constants::add_users(const AttentionSpec& spec) {
+void Constants::add_users(const SpecFacts& spec) {
   for (const spec::SpecScalar& scalar : spec::spec_scalars(spec)) {
     if (!scalar.constant || scalar.in_code) continue;
     if (scalar.is_integer) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attnjit/plan.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -25,7 +26,7 @@ class Constants {
     add_arrivals(arrivals);
   }
   /// Those of masks and score modification that are compiled in.
-  void add_users(const AttentionSpec& spec);
+  void add_users(const SpecFacts& spec);
 
   std::vector<ConfigConstant> take() && { return std::move(list_); }
 

@@ -6,9 +6,9 @@
 
 namespace attnjit {
 
-FamilyId family_id(const AttentionSpec& spec) {
+FamilyId family_id(const SpecFacts& spec) {
   if (spec.merge) return FamilyId::kMerge;
-  const bool mla = spec.mla == Mla::kDecode || has_deep_heads(spec);
+  const bool mla = spec.mla == Mla::kDecode || spec.deep_heads;
   switch (spec.arch) {
     case Arch::kSm90a:
       return mla ? FamilyId::kSm90Mla : FamilyId::kSm90;
@@ -19,7 +19,7 @@ FamilyId family_id(const AttentionSpec& spec) {
   return mla ? FamilyId::kSm100Mla : FamilyId::kSm100;
 }
 
-FamilyTraits family_traits(const AttentionSpec& spec) {
+FamilyTraits family_traits(const SpecFacts& spec) {
   switch (family_id(spec)) {
     case FamilyId::kSm90:
       return {.cuts_ragged = true, .maps = true};

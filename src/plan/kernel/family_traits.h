@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "attnjit/spec.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -22,7 +22,7 @@ struct FamilyTraits {
 
 /// The family of a spec's kernel: a merge has its own; otherwise it is the architecture's, of which
 /// absorbed MLA has one apart, which serves deep heads, too.
-FamilyId family_id(const AttentionSpec& spec);
-FamilyTraits family_traits(const AttentionSpec& spec);
+FamilyId family_id(const SpecFacts& spec);
+FamilyTraits family_traits(const SpecFacts& spec);
 
 }  // namespace attnjit

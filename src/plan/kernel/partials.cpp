@@ -14,32 +14,32 @@ namespace attnjit {
 namespace {
 
 /// Whether a launch that may split the keys writes O and LSE itself.
-bool written_whole(const AttentionSpec& spec, std::int32_t partitions) {
+bool written_whole(const SpecFacts& spec, std::int32_t partitions) {
   return splits(spec) && partitions == 1 && !merges_one_part(spec);
 }
 
 }  // namespace
 
-bool merges(const AttentionSpec& spec) { return !spec.merge && (spec.accumulate || splits(spec)); }
+bool merges(const SpecFacts& spec) { return !spec.merge && (spec.accumulate || splits(spec)); }
 
-bool cuts_ragged(const AttentionSpec& spec) {
+bool cuts_ragged(const SpecFacts& spec) {
   // NOTE: who finds and claims work would spill where K and V of more columns are upcast; and
   // beside custom masks and scales of keys, but where KV tiles are short and come by TMA.
   const bool short_tiles = spec.qk_depth > 192 || (spec.qk_depth > 96 && spec.ov_depth <= 128);
-  const bool fits = short_tiles && !copies_rows(spec) && !upcasts_kv(spec);
-  const bool lacks = contains(spec, MaskSpec::Kind::kCustom) || keys_have_scales(spec);
+  const bool fits = short_tiles && !spec.copies_rows && !spec.upcasts_kv;
+  const bool lacks = spec.contains(MaskSpec::Kind::kCustom) || spec.key_scales;
   return spec.ragged && family_traits(spec).cuts_ragged &&
-         (fits || (!lacks && !(upcasts_kv(spec) && spec.qk_depth > 192)));
+         (fits || (!lacks && !(spec.upcasts_kv && spec.qk_depth > 192)));
 }
 
-bool splits(const AttentionSpec& spec) {
+bool splits(const SpecFacts& spec) {
   if (!family_traits(spec).splits || spec.accumulate) return false;
   if (spec.num_partitions > 1 || spec.partition_keys > 0) return true;
   if (spec.num_partitions == 1) return false;
   return cuts_ragged(spec) || !spec.ragged || spec.max_q_len > 0 || spec.mla == Mla::kDecode;
 }
 
-bool merges_one_part(const AttentionSpec& spec) { return spec.partition_keys > 0 && spec.sink; }
+bool merges_one_part(const SpecFacts& spec) { return spec.partition_keys > 0 && spec.sink; }
 
 BufferId forward_buffer(const KernelPlan& plan, BufferId::Kind tensor) {
   if (plan.spec->accumulate && !plan.spec->merge) {

@@ -8,21 +8,22 @@
 
 #include "attnjit/launch.h"
 #include "attnjit/plan.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
 /// Whether an attention kernel's launch is followed by a merge, or may be.
-bool merges(const AttentionSpec& spec);
+bool merges(const SpecFacts& spec);
 
 /// Whether the device may cut the long tiles of a spec's ragged batches.
-bool cuts_ragged(const AttentionSpec& spec);
+bool cuts_ragged(const SpecFacts& spec);
 
 /// Whether launches may split the keys of a spec into partitions.
-bool splits(const AttentionSpec& spec);
+bool splits(const SpecFacts& spec);
 
 /// Whether a launch of one partition is merged as well. Then its rows have the same bits as in
 /// a launch of several: a sink is added by the merge in other steps than by the attention kernel.
-bool merges_one_part(const AttentionSpec& spec);
+bool merges_one_part(const SpecFacts& spec);
 
 /// The buffer that the attention kernel of a plan takes for `tensor`: o and lse are workspaces
 /// where it accumulates.

@@ -180,7 +180,7 @@ void add_stack_parameters(std::vector<KernelParameter>& parameters) {
   }
 }
 
-void add_user_parameters(const AttentionSpec& spec, std::vector<KernelParameter>& parameters) {
+void add_user_parameters(const SpecFacts& spec, std::vector<KernelParameter>& parameters) {
   using Part = ParamSource::Part;
   const std::vector<ParamSpec> declared = spec::declared_params(spec);
   for (std::uint32_t i = 0; i < declared.size(); ++i) {
@@ -269,7 +269,7 @@ KernelParameter workspace_parameter(const KernelPlan& plan, WorkspaceId workspac
 std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
                                                 std::span<const TensorMapId> maps,
                                                 std::span<const LaunchNumber> numbers) {
-  const AttentionSpec& spec = plan.spec;
+  const SpecFacts& spec = plan.spec;
   std::vector<KernelParameter> parameters;
   for (const TensorMapId map : maps) parameters.push_back(parameter(map));
   const auto add_array = [&](Buffer buffer, const char* cuda_type) {
@@ -282,9 +282,9 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
     parameters.push_back(parameter(LaunchNumber::kORowBytes));
     parameters.push_back(parameter(LaunchNumber::kOHeadBytes));
   }
-  if (has_page_table(spec)) add_array(Buffer::kPageTable, "const int");
+  if (spec.has_page_table) add_array(Buffer::kPageTable, "const int");
   if (spec.ragged_kv) add_array(Buffer::kKvOffsets, "const int");
-  if (has_kv_lens(spec)) add_array(Buffer::kKvLens, "const int");
+  if (spec.has_kv_lens) add_array(Buffer::kKvLens, "const int");
   if (spec.topk > 0) add_array(Buffer::kTopkIndices, "const int");
   if (spec.return_lse) add_array(Buffer::kLse, "float");
   if (spec.sink) add_array(Buffer::kSink, "const float");
@@ -294,13 +294,13 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
     // V of absorbed MLA is K's latent part.
     if (spec.mla != Mla::kDecode) add_array(Buffer::kVScale, "const float");
   }
-  if (pages_have_scales(spec)) {
+  if (spec.pages_have_scales) {
     for (const LaunchNumber stride : {LaunchNumber::kScalePageStride, LaunchNumber::kScaleRowStride,
                                       LaunchNumber::kScaleHeadStride}) {
       parameters.push_back(parameter(stride));
     }
   }
-  if (has_output_scale(spec)) add_array(Buffer::kOutputScale, "const float");
+  if (spec.o_dtype == Dtype::kE4m3) add_array(Buffer::kOutputScale, "const float");
   for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));
   if (has_wait_records(plan)) {
     parameters.push_back(workspace_parameter(plan, WorkspaceId::kWaitRecords, "unsigned int"));
@@ -310,7 +310,7 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
   return parameters;
 }
 
-void add_function_parameters(const AttentionSpec& spec, std::vector<KernelParameter>& parameters) {
+void add_function_parameters(const SpecFacts& spec, std::vector<KernelParameter>& parameters) {
   if (spec::materialized(spec.mask) != nullptr) {
     parameters.push_back(parameter("mask", {Buffer::kMask, 0}, "const unsigned char"));
     for (const LaunchNumber stride : {LaunchNumber::kMaskBatchBytes, LaunchNumber::kMaskHeadBytes,
@@ -327,20 +327,20 @@ void add_function_parameters(const AttentionSpec& spec, std::vector<KernelParame
     parameters.push_back(
         {scalars[i].name, scalars[i].is_integer ? Kind::kI32 : Kind::kF32, "", ScalarSource{i}});
   }
-  if (interprets(spec)) {
+  if (spec.interprets) {
     add_stack_parameters(parameters);
   } else {
     add_user_parameters(spec, parameters);
   }
 }
 
-void add_length_parameters(const AttentionSpec& spec, std::vector<KernelParameter>& parameters) {
+void add_length_parameters(const SpecFacts& spec, std::vector<KernelParameter>& parameters) {
   const auto add_array = [&](Buffer buffer) {
     parameters.push_back(parameter(std::string(name_of(buffer)), {buffer, 0}, "const int"));
   };
   if (spec.ragged) add_array(Buffer::kQOffsets);
   if (spec.ragged_kv) add_array(Buffer::kKvOffsets);
-  if (has_kv_lens(spec)) add_array(Buffer::kKvLens);
+  if (spec.has_kv_lens) add_array(Buffer::kKvLens);
   parameters.push_back(parameter(LaunchNumber::kQLen));
   parameters.push_back(parameter(LaunchNumber::kKvLen));
   if (spec.ragged) parameters.push_back(parameter(LaunchNumber::kTotalQ));
@@ -367,7 +367,7 @@ bool is_of_masks(const KernelParameter& parameter) {
   return buffer != nullptr && (buffer->kind == Buffer::kMask || buffer->kind == Buffer::kSlopes);
 }
 
-std::string why_no_parameters(const AttentionSpec& spec) {
+std::string why_no_parameters(const SpecFacts& spec) {
   const std::vector<ParamSpec> declared = spec::declared_params(spec);
   std::set<std::string> names;
   for (const ParamSpec& param : declared) names.insert(param.name);

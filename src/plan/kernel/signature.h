@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attnjit/plan.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -61,14 +62,14 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
                                                 std::span<const LaunchNumber> numbers);
 
 /// Adds what masks and score modification are given: their numbers, and what custom code declares.
-void add_function_parameters(const AttentionSpec& spec, std::vector<KernelParameter>& parameters);
+void add_function_parameters(const SpecFacts& spec, std::vector<KernelParameter>& parameters);
 
 /// Adds what says how long the sequences of a launch are (templates/common/sequence_lengths.cuh).
-void add_length_parameters(const AttentionSpec& spec, std::vector<KernelParameter>& parameters);
+void add_length_parameters(const SpecFacts& spec, std::vector<KernelParameter>& parameters);
 /// Whether masks and score modifications read a parameter, and not the kernel itself.
 bool is_of_masks(const KernelParameter& parameter);
 
 /// Why the parameters of a spec's custom code cannot be kernel parameters; empty: they can.
-std::string why_no_parameters(const AttentionSpec& spec);
+std::string why_no_parameters(const SpecFacts& spec);
 
 }  // namespace attnjit

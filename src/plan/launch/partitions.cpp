@@ -126,8 +126,8 @@ double merge_time(double bytes, std::int64_t parts, const SmRates& rates,
   return merged_in(bytes, parts, rates.shared_bytes * std::max(device.sm_count, 1));
 }
 
-SplitWork split_work(const AttentionSpec& spec, const LaunchShapes& shapes,
-                     std::int64_t tiles_of_head, std::int64_t heads, std::int64_t tile_keys) {
+SplitWork split_work(const SpecFacts& spec, const LaunchShapes& shapes, std::int64_t tiles_of_head,
+                     std::int64_t heads, std::int64_t tile_keys) {
   const std::int64_t positions =
       spec.ragged ? shapes.total_q : std::int64_t{shapes.batch} * shapes.q_len;
   SplitWork work;
@@ -155,8 +155,7 @@ LaunchShapes reached_shapes(const KernelPlan& plan, const LaunchShapes& shapes,
   return reached;
 }
 
-std::optional<std::int32_t> fixed_partitions(const AttentionSpec& spec,
-                                             const LaunchShapes& shapes) {
+std::optional<std::int32_t> fixed_partitions(const SpecFacts& spec, const LaunchShapes& shapes) {
   if (!splits(spec)) return 1;
   if (spec.num_partitions > 1) return spec.num_partitions;
   if (spec.partition_keys == 0) return std::nullopt;

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "attnjit/launch.h"
-#include "attnjit/spec.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -33,8 +33,8 @@ struct SplitWork {
 
 /// What spec and shapes say of it: `tiles_of_head` query tiles of each of `heads` heads, or groups
 /// of heads that share tiles, and KV tiles of `tile_keys`.
-SplitWork split_work(const AttentionSpec& spec, const LaunchShapes& shapes,
-                     std::int64_t tiles_of_head, std::int64_t heads, std::int64_t tile_keys);
+SplitWork split_work(const SpecFacts& spec, const LaunchShapes& shapes, std::int64_t tiles_of_head,
+                     std::int64_t heads, std::int64_t tile_keys);
 
 /// Microseconds of a merge of up to `parts` parts of a row, of which `bytes` are written and read.
 double merge_time(double bytes, std::int64_t parts, const SmRates& rates,
@@ -47,7 +47,7 @@ LaunchShapes reached_shapes(const KernelPlan& plan, const LaunchShapes& shapes,
                             const LaunchScalars& scalars);
 
 /// The partitions of a launch where the spec says how many; nullopt: the launch chooses.
-std::optional<std::int32_t> fixed_partitions(const AttentionSpec& spec, const LaunchShapes& shapes);
+std::optional<std::int32_t> fixed_partitions(const SpecFacts& spec, const LaunchShapes& shapes);
 
 /// The parts that a sequence may have where the launch may deal out stream-K ranges
 /// (templates/common/sequence_runs.cuh): `even` parts alone, or more parts than even ones, if the

@@ -52,7 +52,7 @@ void row_map(const TensorView& tensor, int packed_heads, TensorMapDescription& d
   description.box[1] = static_cast<std::uint32_t>(box_heads);
 }
 
-std::int64_t count_query_tiles(const AttentionSpec& spec, const LaunchShapes& shapes, int tile_rows,
+std::int64_t count_query_tiles(const SpecFacts& spec, const LaunchShapes& shapes, int tile_rows,
                                int packed_heads) {
   const std::int64_t longest =
       (packed_rows(shapes.q_len, packed_heads) + tile_rows - 1) / tile_rows;
@@ -63,7 +63,7 @@ std::int64_t count_query_tiles(const AttentionSpec& spec, const LaunchShapes& sh
   return std::min(longest * shapes.batch, all_rows / tile_rows);
 }
 
-void add_work_numbers(const AttentionSpec& spec, bool split, bool kv_lens,
+void add_work_numbers(const SpecFacts& spec, bool split, bool kv_lens,
                       std::vector<LaunchNumber>& numbers) {
   using enum LaunchNumber;
   if (split) numbers.insert(numbers.end(), {kPartitions, kRows});
@@ -75,7 +75,7 @@ void add_work_numbers(const AttentionSpec& spec, bool split, bool kv_lens,
   numbers.push_back(kBatch);
   if (spec.ragged) numbers.push_back(kTotalQ);
   if (spec.ragged_kv) numbers.push_back(kTotalKv);
-  if (has_page_table(spec)) numbers.push_back(kMaxPages);
+  if (spec.has_page_table) numbers.push_back(kMaxPages);
 }
 
 }  // namespace attnjit

@@ -8,6 +8,7 @@
 
 #include "attnjit/launch.h"
 #include "plan/launch/tensors.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -29,13 +30,13 @@ void row_map(const TensorView& tensor, int packed_heads, TensorMapDescription& d
 
 /// The query tiles of `tile_rows` rows of a head (or of packed heads), all sequences together: no
 /// fewer than there can be.
-std::int64_t count_query_tiles(const AttentionSpec& spec, const LaunchShapes& shapes, int tile_rows,
+std::int64_t count_query_tiles(const SpecFacts& spec, const LaunchShapes& shapes, int tile_rows,
                                int packed_heads);
 
 /// Adds the numbers by which a kernel finds its work: of sequences that differ in length those that
 /// bound them, otherwise those of the tiles. `split`: launches may split the keys;
 /// `kv_lens`: sequences differ in length.
-void add_work_numbers(const AttentionSpec& spec, bool split, bool kv_lens,
+void add_work_numbers(const SpecFacts& spec, bool split, bool kv_lens,
                       std::vector<LaunchNumber>& numbers);
 
 }  // namespace attnjit

@@ -25,7 +25,7 @@ constexpr std::int64_t kUnsaid = -1;  // a stride: 0 beside others that are not
 constexpr const char* kZeroHint =
     "zeros for all three mean packed; ATTNJIT_STRIDE_ZERO (kStrideZero) is a stride of 0";
 
-void check_lengths(const AttentionSpec& spec, const LaunchShapes& shapes, Problems& problems) {
+void check_lengths(const SpecFacts& spec, const LaunchShapes& shapes, Problems& problems) {
   const struct {
     const char* name;
     std::int32_t value;
@@ -44,7 +44,7 @@ void check_lengths(const AttentionSpec& spec, const LaunchShapes& shapes, Proble
   };
   if (spec.ragged) check_total("total_q", shapes.total_q, shapes.q_len);
   if (spec.ragged_kv) check_total("total_kv", shapes.total_kv, shapes.kv_len);
-  if (has_page_table(spec) && std::int64_t{shapes.max_pages} * spec.page_size < shapes.kv_len) {
+  if (spec.has_page_table && std::int64_t{shapes.max_pages} * spec.page_size < shapes.kv_len) {
     problems.add("max_pages", fmt::format("max_pages is {}; {} keys in pages of {} need {}",
                                           shapes.max_pages, shapes.kv_len, spec.page_size,
                                           (shapes.kv_len + spec.page_size - 1) / spec.page_size));
@@ -170,8 +170,7 @@ void check_apart(const TensorView& tensor, Problems& problems) {
 }
 
 /// Of a materialized mask; packed where none were given.
-MaskStrides mask_strides(const AttentionSpec& spec, const LaunchShapes& shapes,
-                         Problems& problems) {
+MaskStrides mask_strides(const SpecFacts& spec, const LaunchShapes& shapes, Problems& problems) {
   MaskStrides bytes;
   const MaskSpec* mask = spec::materialized(spec.mask);
   if (mask == nullptr) return bytes;
@@ -253,12 +252,11 @@ void check_length(const char* name, std::int32_t value, Problems& problems) {
   problems.add(name, fmt::format("{} is {}; 0 to {} is allowed", name, value, kMaxLength));
 }
 
-Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShapes& shapes) {
+Result<LaunchTensors> launch_tensors(const SpecFacts& spec, const LaunchShapes& shapes) {
   using Buffer = BufferId::Kind;
   Problems problems;
   check_lengths(spec, shapes, problems);
   if (problems.any()) return problems.take();
-  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
   const int ov_depth = spec.ov_depth > 0 ? spec.ov_depth : spec.qk_depth;
   const std::int64_t q_batch = spec.ragged ? 1 : shapes.batch;
   const std::int64_t q_rows = spec.ragged ? shapes.total_q : shapes.q_len;
@@ -277,7 +275,7 @@ Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShap
       {Buffer::kQ, spec.qkv_dtype, q_batch, q_rows, spec.num_q_heads, qk_depth, shapes.q},
       {Buffer::kK, spec.type_of_kv(), kv_batch, kv_rows, kv_heads, qk_depth, shapes.k},
       {Buffer::kV, spec.type_of_kv(), kv_batch, kv_rows, kv_heads, ov_depth, shapes.v},
-      {Buffer::kO, output, q_batch, q_rows, spec.num_q_heads, ov_depth, shapes.o},
+      {Buffer::kO, spec.o_dtype, q_batch, q_rows, spec.num_q_heads, ov_depth, shapes.o},
       TensorView{},
       TensorView{},
       TensorView{},
@@ -286,13 +284,13 @@ Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShap
     tensors.k.dtype = Dtype::kU8;
     tensors.k.depth = kDsv32RowBytes;
   }
-  if (has_own_rope(spec)) {
+  if (spec.own_rope) {
     const int depth = spec.qk_depth - qk_depth;
     tensors.q_rope = {Buffer::kQRope, *spec.rope_dtype, q_batch, q_rows, spec.num_q_heads,
                       depth,          shapes.q_rope};
     tensors.k_rope = {Buffer::kKRope, *spec.rope_dtype, kv_batch, kv_rows, 1, depth, shapes.k_rope};
   }
-  if (pages_have_scales(spec)) {
+  if (spec.pages_have_scales) {
     tensors.kv_scales = {Buffer::kKScale, Dtype::kF32, kv_batch,        kv_rows,
                          kv_heads,        1,           shapes.kv_scales};
   } else if (shapes.kv_scales != TensorStrides{}) {
@@ -317,7 +315,7 @@ Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShap
   return tensors;
 }
 
-Result<float> softmax_scale(const AttentionSpec& spec, const LaunchScalars& scalars) {
+Result<float> softmax_scale(const SpecFacts& spec, const LaunchScalars& scalars) {
   const float scale = scalars.scale != 0
                           ? scalars.scale
                           : static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec.qk_depth)));

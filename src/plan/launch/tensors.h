@@ -7,6 +7,7 @@
 
 #include "attnjit/launch.h"
 #include "base/problems.h"
+#include "spec/spec_facts.h"
 #include "spec/triangle_values.h"
 
 namespace attnjit {
@@ -52,7 +53,7 @@ void check_length(const char* name, std::int32_t value, Problems& problems);
 
 /// The tensors of a launch, with packed strides where none were given. Errors: kInvalid, every
 /// problem at once: lengths out of range, strides that TMA cannot take, sizes that no memory has.
-Result<LaunchTensors> launch_tensors(const AttentionSpec& spec, const LaunchShapes& shapes);
+Result<LaunchTensors> launch_tensors(const SpecFacts& spec, const LaunchShapes& shapes);
 
 /// Keys that a row sees at most: those of the longest sequence, or of its list where it has one.
 inline std::int32_t keys_of_row(const AttentionSpec& spec, const LaunchShapes& shapes) {
@@ -61,7 +62,7 @@ inline std::int32_t keys_of_row(const AttentionSpec& spec, const LaunchShapes& s
 
 /// The factor of the scores: given, or 1 / sqrt(qk_depth). Errors: kInvalid where it is not
 /// positive and finite.
-Result<float> softmax_scale(const AttentionSpec& spec, const LaunchScalars& scalars);
+Result<float> softmax_scale(const SpecFacts& spec, const LaunchScalars& scalars);
 
 /// The same tensor without gaps.
 TensorView packed(TensorView tensor);

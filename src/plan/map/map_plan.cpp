@@ -97,7 +97,7 @@ bool counted_at_launch(const KernelPlan& plan) {
   return plan.map->by_tensor || spec::interprets_mask(plan.spec);
 }
 
-bool has_lists(const AttentionSpec& spec) { return family_traits(spec).lists; }
+bool has_lists(const SpecFacts& spec) { return family_traits(spec).lists; }
 
 bool has_trusted_code(const MaskSpec& mask) {
   return mask.custom.trusted || std::any_of(mask.of.begin(), mask.of.end(), has_trusted_code);
@@ -127,7 +127,7 @@ bool hides_scores(const MaskSpec& mask) {
 }
 
 /// Whether a kernel that walks a map has registers for more: sm_90a's deepest bodies have not.
-bool has_registers(const AttentionSpec& spec) {
+bool has_registers(const SpecFacts& spec) {
   constexpr int kMostDepth = 192;
   return has_lists(spec) || spec.qk_depth <= kMostDepth;
 }
@@ -225,15 +225,16 @@ std::string why_no_map(const ResolvedSpec& spec) {
   return why.empty() ? std::string() : fmt::format("a map is asked for (mask_map), and {}", why);
 }
 
-bool map_has_bits(const AttentionSpec& spec) {
+bool map_has_bits(const SpecFacts& spec) {
   // NOTE: in sm_90a's deepest bodies what reads them spills.
   return has_registers(spec) && (spec::interprets_mask(spec) || hides_scores(spec.mask));
 }
 
 PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads) {
+  const SpecFacts& facts = spec;
   const bool by_head = may_name(spec, spec::Coord::kH);
   PlannedMap map;
-  map.by_batch = lengths_differ(spec) || may_name(spec, spec::Coord::kB) ||
+  map.by_batch = facts.lengths_differ || may_name(spec, spec::Coord::kB) ||
                  may_name(spec, spec::Coord::kTotalRow);
   if (by_head) {
     map.heads = spec->num_q_heads / packed_heads;
@@ -280,7 +281,7 @@ void add_lists(const KernelPlan& plan, const char* cuda_type,
 
 PlannedKernel map_kernel(const KernelPlan& plan) {
   using enum LaunchNumber;
-  const AttentionSpec& spec = plan.spec;
+  const SpecFacts& spec = plan.spec;
   PlannedKernel kernel;
   kernel.id = KernelId::kMap;
   kernel.entry = "attnjit_map";
@@ -294,7 +295,7 @@ PlannedKernel map_kernel(const KernelPlan& plan) {
   constants.add("kMapHeads", counted_at_launch(plan) ? 0 : plan.map->heads);
   constants.add_bool("kByHead", plan.map->by_head && !spec::interprets_mask(spec));
   constants.add_bool("kMapBits", plan.map->bits);
-  constants.add_bool("kLengthsDiffer", lengths_differ(spec));
+  constants.add_bool("kLengthsDiffer", spec.lengths_differ);
   constants.add_bool("kRagged", spec.ragged);
   constants.add_bool("kRaggedKv", spec.ragged_kv);
   constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
@@ -466,8 +467,7 @@ Result<MaskMapShape> map_of_launch(const KernelPlan& plan, const LaunchShapes& s
   return map;
 }
 
-void set_map_numbers(const LaunchRequest& request, const AttentionSpec& spec,
-                     LaunchNumbers& numbers) {
+void set_map_numbers(const LaunchRequest& request, const SpecFacts& spec, LaunchNumbers& numbers) {
   const MaskMapShape& map = request.map;
   if (map.heads == 0) return;
   numbers.set(LaunchNumber::kMapBatches, map.batch);

@@ -10,6 +10,7 @@
 #include "attnjit/plan.h"
 #include "plan/launch/arguments.h"
 #include "plan/launch/family_launch.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -24,7 +25,7 @@ bool walks_map(const ResolvedSpec& spec);
 std::string why_no_map(const ResolvedSpec& spec);
 
 /// Whether the map of a spec whose kernel walks one has bits of blocks that are seen in part.
-bool map_has_bits(const AttentionSpec& spec);
+bool map_has_bits(const SpecFacts& spec);
 
 /// The map of a spec whose kernel walks one. `packed_heads`: query heads that share tiles.
 PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads);
@@ -44,8 +45,7 @@ void add_map_kernels(KernelPlan& plan);
 Result<MaskMapShape> map_of_launch(const KernelPlan& plan, const LaunchShapes& shapes);
 
 /// Sets what a launch's kernels are told of its map.
-void set_map_numbers(const LaunchRequest& request, const AttentionSpec& spec,
-                     LaunchNumbers& numbers);
+void set_map_numbers(const LaunchRequest& request, const SpecFacts& spec, LaunchNumbers& numbers);
 
 /// The launches before that of the attention kernel: one makes the map, unless the caller has it,
 /// and one makes lists of it.

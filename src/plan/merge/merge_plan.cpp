@@ -53,11 +53,11 @@ std::string unsupported_merge(const ResolvedSpec& resolved) {
 
 /// Warps that share a row. A long one of many parts is one of few rows: its loads are to be on
 /// their way together.
-int warps_per_row(const AttentionSpec& spec) {
+int warps_per_row(const SpecFacts& spec) {
   return splits(spec) && spec.ov_depth > kLongRow ? kLongWarps : 1;
 }
 
-int threads_of(const AttentionSpec& spec) { return 32 * std::max(kWarps, warps_per_row(spec)); }
+int threads_of(const SpecFacts& spec) { return 32 * std::max(kWarps, warps_per_row(spec)); }
 
 /// A launch of the kernel: as many pairs as there are partitions into `o`, of so many sequences.
 Status merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t batch,
@@ -105,7 +105,7 @@ Status merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t ba
 }  // namespace
 
 PlannedKernel merge_kernel(const KernelPlan& plan) {
-  const AttentionSpec& spec = plan.spec;
+  const SpecFacts& spec = plan.spec;
   PlannedKernel kernel;
   kernel.id = KernelId::kMerge;
   kernel.entry = "attnjit_merge";
@@ -118,7 +118,6 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   }
   // A pair of a plan that accumulates has the sink; the partitions leave it to the merge.
   const bool sink = spec.sink && !spec.accumulate;
-  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
   Constants constants;
   constants.add("kThreads", kernel.threads);
   constants.add("kHeads", spec.num_q_heads);
@@ -126,8 +125,8 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   constants.add("kStagedParts", warps_per_row(spec) > 1 ? kStagedParts : 0);
   constants.add("kFewParts", kFewParts);
   constants.add("kManyRows", kManyRows);
-  constants.add_bool("kBf16", output == Dtype::kBf16);
-  constants.add("kOutputBytes", size_of(output));
+  constants.add_bool("kBf16", spec.o_dtype == Dtype::kBf16);
+  constants.add("kOutputBytes", size_of(spec.o_dtype));
   constants.add_bool("kPartialF32", splits(spec));
   constants.add_bool("kQuadOrder", plan.partials.quad_order);
   if (plan.partials.stream_k != StreamK::kNone) constants.add_bool("kRuns", true);
@@ -170,7 +169,7 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   if (sink) {
     kernel.parameters.push_back(parameter("sink", {BufferId::Kind::kSink, 0}, "const float"));
   }
-  if (has_output_scale(spec)) {
+  if (spec.o_dtype == Dtype::kE4m3) {
     kernel.parameters.push_back(
         parameter("output_scale", {BufferId::Kind::kOutputScale, 0}, "const float"));
   }

@@ -24,16 +24,13 @@ int workers_of(const MlaTiles& tiles, const DeviceShape& device) {
 }
 
 /// Query tiles of a sequence, where all have q_len rows whose heads share tiles.
-std::int64_t m_tiles_of(const MlaTiles& tiles, const AttentionSpec& spec,
-                        const LaunchShapes& shapes) {
+std::int64_t m_tiles_of(const MlaTiles& tiles, const SpecFacts& spec, const LaunchShapes& shapes) {
   const std::int64_t rows = std::int64_t{shapes.q_len} << mla_head_shift(spec);
   return (rows + tiles.rows() - 1) / tiles.rows();
 }
 
 /// Heads, or groups of heads that share tiles.
-std::int64_t packs_of(const AttentionSpec& spec) {
-  return spec.num_q_heads / mla_packed_heads(spec);
-}
+std::int64_t packs_of(const SpecFacts& spec) { return spec.num_q_heads / mla_packed_heads(spec); }
 
 void describe(const KernelPlan& plan, const MlaTiles& tiles, const LaunchTensors& tensors,
               TensorMapId map, TensorMapDescription& description) {
@@ -58,7 +55,7 @@ void describe(const KernelPlan& plan, const MlaTiles& tiles, const LaunchTensors
 /// Estimates, not fitted to measurements: docs/mla.md.
 class SplitTimes {
  public:
-  SplitTimes(const AttentionSpec& spec, const MlaTiles& tiles, const MlaRates& rates,
+  SplitTimes(const SpecFacts& spec, const MlaTiles& tiles, const MlaRates& rates,
              const DeviceShape& device)
       : rates_(rates),
         workers_(workers_of(tiles, device)),
@@ -110,7 +107,7 @@ class SplitTimes {
 };
 
 /// Those who have keys of their own.
-std::int64_t sequences_of(const AttentionSpec& spec, const LaunchShapes& shapes) {
+std::int64_t sequences_of(const SpecFacts& spec, const LaunchShapes& shapes) {
   const std::int64_t positions =
       spec.ragged ? shapes.total_q : std::int64_t{shapes.batch} * shapes.q_len;
   return spec.topk > 0 ? positions : shapes.batch * (spec.num_q_heads / spec.group);
@@ -131,7 +128,7 @@ std::int32_t even_partitions(const SplitTimes& times, const SplitWork& work,
   return static_cast<std::int32_t>(best);
 }
 
-SplitWork work_of(const AttentionSpec& spec, const MlaTiles& tiles, const LaunchShapes& shapes) {
+SplitWork work_of(const SpecFacts& spec, const MlaTiles& tiles, const LaunchShapes& shapes) {
   return split_work(spec, shapes,
                     count_query_tiles(spec, shapes, tiles.rows(), 1 << mla_head_shift(spec)),
                     packs_of(spec), MlaTiles::kKeys);
@@ -147,9 +144,8 @@ std::int64_t teams_of(const MlaTiles& tiles, const SplitWork& work, const Launch
 
 }  // namespace
 
-PartitionChoice mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles,
-                               const MlaRates& rates, const LaunchShapes& shapes,
-                               const DeviceShape& device) {
+PartitionChoice mla_partitions(const SpecFacts& spec, const MlaTiles& tiles, const MlaRates& rates,
+                               const LaunchShapes& shapes, const DeviceShape& device) {
   if (const auto fixed = fixed_partitions(spec, shapes)) return {*fixed, *fixed};
   const SplitWork work = work_of(spec, tiles, shapes);
   const SplitTimes times(spec, tiles, rates, device);
@@ -175,7 +171,7 @@ PartitionChoice mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles,
 
 Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const LaunchRequest& request,
                        LaunchRecipe& recipe) {
-  const AttentionSpec& spec = plan.spec;
+  const SpecFacts& spec = plan.spec;
   const int head_shift = mla_head_shift(spec);
   const LaunchShapes& shapes = request.shapes;
   const std::int64_t rows = std::int64_t{shapes.q_len} << head_shift;

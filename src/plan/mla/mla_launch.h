@@ -8,6 +8,7 @@
 #include "attnjit/launch.h"
 #include "plan/launch/family_launch.h"
 #include "plan/mla/mla_tiles.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -27,9 +28,8 @@ struct MlaRates {
 
 /// The parts that a launch splits the keys into: those that take the least time, where the spec
 /// leaves it to the launch.
-PartitionChoice mla_partitions(const AttentionSpec& spec, const MlaTiles& tiles,
-                               const MlaRates& rates, const LaunchShapes& shapes,
-                               const DeviceShape& device);
+PartitionChoice mla_partitions(const SpecFacts& spec, const MlaTiles& tiles, const MlaRates& rates,
+                               const LaunchShapes& shapes, const DeviceShape& device);
 
 /// Plans a launch of the main kernel.
 Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const LaunchRequest& request,

@@ -36,7 +36,7 @@ constexpr std::array<RegionRow, 10> kRegions{{{"", "kQOffset"},
 
 }  // namespace
 
-std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const MlaTiles& tiles,
+std::vector<MlaBarrierGroup> mla_barrier_groups(const SpecFacts& spec, const MlaTiles& tiles,
                                                 const MlaReaders& readers) {
   // One thread publishes what TMA will bring, where threads copy each does.
   constexpr int kProducer = 1;
@@ -95,7 +95,7 @@ std::vector<BarrierPlan> mla_barriers(const std::vector<MlaBarrierGroup>& groups
   return all;
 }
 
-MemoryLayout<MlaRegion> mla_smem(const AttentionSpec& spec, const MlaTiles& tiles,
+MemoryLayout<MlaRegion> mla_smem(const SpecFacts& spec, const MlaTiles& tiles,
                                  const MlaOwnBytes& own, std::size_t num_barriers) {
   using enum MlaRegion;
   MemoryLayout<MlaRegion> smem;

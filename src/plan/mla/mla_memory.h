@@ -9,6 +9,7 @@
 #include "plan/kernel/constants.h"
 #include "plan/kernel/memory_layout.h"
 #include "plan/mla/mla_tiles.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -29,7 +30,7 @@ struct MlaBarrierGroup {
 };
 
 /// The barriers of work, Q and K.
-std::vector<MlaBarrierGroup> mla_barrier_groups(const AttentionSpec& spec, const MlaTiles& tiles,
+std::vector<MlaBarrierGroup> mla_barrier_groups(const SpecFacts& spec, const MlaTiles& tiles,
                                                 const MlaReaders& readers);
 /// All of them, one after the other.
 std::vector<BarrierPlan> mla_barriers(const std::vector<MlaBarrierGroup>& groups);
@@ -58,7 +59,7 @@ struct MlaOwnBytes {
 };
 
 /// Shared memory, in its order.
-MemoryLayout<MlaRegion> mla_smem(const AttentionSpec& spec, const MlaTiles& tiles,
+MemoryLayout<MlaRegion> mla_smem(const SpecFacts& spec, const MlaTiles& tiles,
                                  const MlaOwnBytes& own, std::size_t num_barriers);
 /// As a plan shows it; `q` and `work`: what these ranges are called.
 std::vector<MemoryRange> mla_smem_map(const MemoryLayout<MlaRegion>& smem, const MlaTiles& tiles,

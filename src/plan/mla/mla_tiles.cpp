@@ -21,7 +21,7 @@ namespace {
 constexpr int kMaxLatent = 512;  // O of 64 x 512 floats is half of a register file, or of tmem
 constexpr int kMaxHeads = 128;
 
-std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const MlaTiles& tiles) {
+std::vector<LaunchNumber> numbers_of(const SpecFacts& spec, const MlaTiles& tiles) {
   using enum LaunchNumber;
   std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen, kOBatchBytes};
   // A ragged O comes with these.
@@ -41,23 +41,23 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const MlaTiles& 
 
 /// Whether a tile's rows are of all the heads of a group: where that wastes no rows, and in
 /// decodes, which wait for K and V.
-bool packs_group(const AttentionSpec& spec) {
-  if (!has_deep_heads(spec)) return true;
+bool packs_group(const SpecFacts& spec) {
+  if (!spec.deep_heads) return true;
   const int rows = 1 << rows_shift(spec.group);
   const bool whole = rows == spec.group && rows <= kMaxHeads;
   return whole ||
-         (decodes(spec, MlaTiles::kRows) && std::int64_t{spec.max_q_len} * rows <= MlaTiles::kRows);
+         (spec.decodes(MlaTiles::kRows) && std::int64_t{spec.max_q_len} * rows <= MlaTiles::kRows);
 }
 
 /// Blocks of a row of K that are e4m3: of the format dsv32 the latent part's.
-int upcast_blocks(const AttentionSpec& spec) {
+int upcast_blocks(const SpecFacts& spec) {
   if (spec.cache_format == CacheFormat::kDsv32) return mla_latent_blocks(spec);
-  return spec.mla == Mla::kDecode && upcasts_kv(spec) ? mla_blocks(spec) : 0;
+  return spec.mla == Mla::kDecode && spec.upcasts_kv ? mla_blocks(spec) : 0;
 }
 
 /// Why the kernel does not serve the types of Q, K and V; empty: it does.
-std::string why_no_types(const AttentionSpec& spec) {
-  if (has_deep_heads(spec)) {
+std::string why_no_types(const SpecFacts& spec) {
+  if (spec.deep_heads) {
     return unsupported_e4m3(spec, "heads deeper than 256 (qk_depth) take K and V of 16 bits alone");
   }
   if (spec.qkv_dtype == Dtype::kE4m3) {
@@ -65,7 +65,7 @@ std::string why_no_types(const AttentionSpec& spec) {
                             "its products want V's keys adjacent, and the cache has them in rows; "
                             "beside a Q of bf16 or fp16 (qkv_dtype) K may be e4m3 (kv_dtype)");
   }
-  if (upcasts_kv(spec) && spec.page_size == 0) {
+  if (spec.upcasts_kv && spec.page_size == 0) {
     return fmt::format(
         "the {} template of absorbed MLA takes K of e4m3 (kv_dtype) in pages (page_size) alone",
         to_string(spec.arch));
@@ -74,7 +74,7 @@ std::string why_no_types(const AttentionSpec& spec) {
 }
 
 /// What of its heads and depths the kernel of absorbed MLA does not serve; empty: nothing.
-std::string why_no_absorbed_shape(const AttentionSpec& spec) {
+std::string why_no_absorbed_shape(const SpecFacts& spec) {
   if (spec.group != spec.num_q_heads) {
     return fmt::format(
         "absorbed MLA (mla: decode) has one key-value head: group is {}, num_q_heads {}",
@@ -97,7 +97,7 @@ std::string why_no_absorbed_shape(const AttentionSpec& spec) {
 }
 
 /// The same of deep heads.
-std::string why_no_deep_shape(const AttentionSpec& spec) {
+std::string why_no_deep_shape(const SpecFacts& spec) {
   if (spec.qk_depth == spec.ov_depth && spec.qk_depth % MlaTiles::kBlockColumns == 0 &&
       spec.qk_depth <= kMaxLatent) {
     return {};
@@ -111,24 +111,23 @@ std::string why_no_deep_shape(const AttentionSpec& spec) {
 }  // namespace
 
 MlaTiles mla_tiles(const ResolvedSpec& resolved) {
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   MlaTiles tiles;
-  tiles.kv_lens = lengths_differ(spec);
+  tiles.kv_lens = spec.lengths_differ;
   tiles.split = splits(spec);
-  tiles.own_v = has_deep_heads(spec);
+  tiles.own_v = spec.deep_heads;
   // NOTE: of a ragged batch a sequence may have more query tiles than another, and of topk each
   // position has keys of its own.
   tiles.stream_k = tiles.split && tiles.kv_lens && !tiles.own_v && !spec.ragged && spec.topk == 0 &&
                    spec.num_partitions == 0 && spec.partition_keys == 0;
   tiles.upcast_blocks = upcast_blocks(spec);
-  tiles.row_copies = spec.topk > 0 || tiles.upcast_blocks > 0 || copies_rows(spec);
+  tiles.row_copies = spec.topk > 0 || tiles.upcast_blocks > 0 || spec.copies_rows;
   if (!tiles.row_copies) {
     tiles.box_keys =
         spec.page_size > 0 ? std::gcd(spec.page_size, MlaTiles::kKeys) : MlaTiles::kKeys;
   }
-  tiles.pair_tiles = tiles.own_v && !tiles.kv_lens && !decodes(spec, MlaTiles::kRows) &&
-                     shown_of_long_sequence(resolved).rising;
-  tiles.skips_tiles = lists_tiles(resolved);
+  tiles.pair_tiles = tiles.own_v && !tiles.kv_lens && !spec.decodes(MlaTiles::kRows) && spec.rising;
+  tiles.skips_tiles = spec.lists_tiles;
   tiles.partition_tiles = spec.partition_keys / MlaTiles::kKeys;
   // As of sm_90a's decodes: nobody comes back for what was not asked for. But where a sequence has
   // several query tiles, the next block of each row is wanted soon, by all of them.
@@ -136,17 +135,17 @@ MlaTiles mla_tiles(const ResolvedSpec& resolved) {
   return tiles;
 }
 
-std::int64_t mla_tile_bytes(const AttentionSpec& spec) {
+std::int64_t mla_tile_bytes(const SpecFacts& spec) {
   static_assert(MlaTiles::kRows == MlaTiles::kKeys);
   return std::int64_t{size_of(spec.qkv_dtype)} * MlaTiles::kKeys * spec.qk_depth;
 }
 
-std::int64_t mla_own_v_bytes(const AttentionSpec& spec) {
-  if (!has_deep_heads(spec)) return 0;
+std::int64_t mla_own_v_bytes(const SpecFacts& spec) {
+  if (!spec.deep_heads) return 0;
   return std::int64_t{size_of(spec.qkv_dtype)} * MlaTiles::kKeys * spec.ov_depth;
 }
 
-std::int64_t mla_loaded_bytes(const AttentionSpec& spec) {
+std::int64_t mla_loaded_bytes(const SpecFacts& spec) {
   if (spec.cache_format == CacheFormat::kDsv32) {
     return std::int64_t{MlaTiles::kKeys} * kDsv32RowBytes;
   }
@@ -154,25 +153,25 @@ std::int64_t mla_loaded_bytes(const AttentionSpec& spec) {
          mla_own_v_bytes(spec);
 }
 
-int mla_head_shift(const AttentionSpec& spec) {
+int mla_head_shift(const SpecFacts& spec) {
   if (!packs_group(spec)) return 0;
   const int shift = rows_shift(spec.group);
   constexpr int kWholeTile = std::bit_width(std::uint32_t{MlaTiles::kRows}) - 1;
   return spec.topk > 0 ? std::max(shift, kWholeTile) : shift;
 }
 
-int mla_packed_heads(const AttentionSpec& spec) { return packs_group(spec) ? spec.group : 1; }
+int mla_packed_heads(const SpecFacts& spec) { return packs_group(spec) ? spec.group : 1; }
 
-int mla_blocks(const AttentionSpec& spec) { return spec.qk_depth / MlaTiles::kBlockColumns; }
-int mla_latent_blocks(const AttentionSpec& spec) { return spec.ov_depth / MlaTiles::kBlockColumns; }
+int mla_blocks(const SpecFacts& spec) { return spec.qk_depth / MlaTiles::kBlockColumns; }
+int mla_latent_blocks(const SpecFacts& spec) { return spec.ov_depth / MlaTiles::kBlockColumns; }
 
 std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   if (std::string reason = unsupported_output(spec); !reason.empty()) return reason;
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
-  const bool deep = has_deep_heads(spec);
+  const bool deep = spec.deep_heads;
   const char* const kernel = deep ? "heads deeper than 256 (qk_depth)" : "absorbed MLA";
-  if (interprets(spec)) {
+  if (spec.interprets) {
     return fmt::format("the kernel of {} interprets no custom code (interpreted) yet", kernel);
   }
   if (std::string reason = why_no_types(spec); !reason.empty()) return reason;
@@ -198,9 +197,9 @@ std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
   return why_no_parameters(spec);
 }
 
-void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constants& constants) {
+void add_mla_constants(const SpecFacts& spec, const MlaTiles& tiles, Constants& constants) {
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
-  constants.add_bool("kOutputBf16", spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kBf16);
+  constants.add_bool("kOutputBf16", spec.o_dtype == Dtype::kBf16);
   constants.add("kQkDepth", spec.qk_depth);
   constants.add("kOvDepth", spec.ov_depth);
   constants.add_bool("kOwnV", tiles.own_v);
@@ -216,7 +215,7 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
   constants.add("kTileM", tiles.rows());
   constants.add("kTileN", MlaTiles::kKeys);
   // NOTE: a list names rows of the pool: no sequence has pages.
-  constants.add("kPageSize", has_page_table(spec) ? spec.page_size : 0);
+  constants.add("kPageSize", spec.has_page_table ? spec.page_size : 0);
   constants.add("kTopk", spec.topk);
   constants.add("kPoolPageSize", spec.topk > 0 ? spec.page_size : 0);
   constants.add("kBoxKeys", tiles.box_keys);
@@ -245,7 +244,7 @@ void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constan
 }
 
 std::vector<KernelParameter> mla_parameters(const KernelPlan& plan, const MlaTiles& tiles) {
-  const AttentionSpec& spec = plan.spec;
+  const SpecFacts& spec = plan.spec;
   std::vector<TensorMapId> maps{TensorMapId::kQ};
   if (!tiles.row_copies) maps.push_back(TensorMapId::kK);
   if (!tiles.row_copies && tiles.own_v) maps.push_back(TensorMapId::kV);

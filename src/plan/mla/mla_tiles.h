@@ -9,6 +9,7 @@
 
 #include "attnjit/plan.h"
 #include "plan/kernel/constants.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -60,28 +61,28 @@ inline StreamK mla_stream_k(const MlaTiles& tiles) {
 }
 
 /// Bytes of 64 rows of Q, or of a tile of K, in shared memory.
-std::int64_t mla_tile_bytes(const AttentionSpec& spec);
+std::int64_t mla_tile_bytes(const SpecFacts& spec);
 /// Bytes of a tile of V that is a tensor of its own, in shared memory; 0: it is K's latent part.
-std::int64_t mla_own_v_bytes(const AttentionSpec& spec);
+std::int64_t mla_own_v_bytes(const SpecFacts& spec);
 /// Bytes of a tile of K and V in memory.
-std::int64_t mla_loaded_bytes(const AttentionSpec& spec);
+std::int64_t mla_loaded_bytes(const SpecFacts& spec);
 
 /// A row is position << shift | head. Rows whose head would be past the last are nobody's. Where
 /// each position has a list of its own (topk), a tile's rows are of one. 0: its rows are of one
 /// head, as those of deep heads may be.
-int mla_head_shift(const AttentionSpec& spec);
+int mla_head_shift(const SpecFacts& spec);
 /// The query heads in a tile's rows: a group's, or one.
-int mla_packed_heads(const AttentionSpec& spec);
+int mla_packed_heads(const SpecFacts& spec);
 
 /// Blocks of 64 columns in a row of K, and those of its latent part, which is V.
-int mla_blocks(const AttentionSpec& spec);
-int mla_latent_blocks(const AttentionSpec& spec);
+int mla_blocks(const SpecFacts& spec);
+int mla_latent_blocks(const SpecFacts& spec);
 
 /// Why no kernel of absorbed MLA, or of deep heads, serves a spec; empty: it does.
 std::string mla_unsupported_reason(const ResolvedSpec& spec);
 
 /// Adds what templates/mla and the work lists need of Config, offsets apart.
-void add_mla_constants(const AttentionSpec& spec, const MlaTiles& tiles, Constants& constants);
+void add_mla_constants(const SpecFacts& spec, const MlaTiles& tiles, Constants& constants);
 
 /// The kernel's parameters. @pre plan.workspaces is filled.
 std::vector<KernelParameter> mla_parameters(const KernelPlan& plan, const MlaTiles& tiles);

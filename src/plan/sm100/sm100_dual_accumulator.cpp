@@ -31,7 +31,7 @@ constexpr std::int64_t kLeastDepth = 64;  // that the reference serves
 
 Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind kind,
                                         const Sm100Tuning& tuned) {
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   const PlanOptions options = sm100_options(resolved, tuned);
   Sm100Plan plan;
   plan.reference = kind;
@@ -71,7 +71,7 @@ Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind
   }
   const bool rope_uncounted = config.rope_depth() > 0 && !reference.args.rope_dtype;
 
-  plan.upcasts_kv = upcasts_kv(spec);
+  plan.upcasts_kv = spec.upcasts_kv;
   sm100_choose_work(resolved, config.pair_cta, tuned, plan);
   const Result<std::int64_t> keys = sm100_choose_keys(spec, config, tuned, plan);
   if (!keys) return keys.error();

@@ -21,7 +21,7 @@ namespace attnjit {
 namespace {
 
 // Whether a warp walks the launch's sequences to find the work tiles, or their parts.
-bool lists_sequences(const AttentionSpec& spec) {
+bool lists_sequences(const SpecFacts& spec) {
   return splits(spec) || spec.ragged_kv || spec.kv_lens_exclude_new;
 }
 
@@ -42,32 +42,32 @@ constexpr std::int64_t kLoweredKeys = 128;
 constexpr std::int64_t kColumnBatch = 32;  // columns per tcgen05.ld, and bits per mask word
 
 // Whether a tile is whole pages, or a page whole tiles: the fewest boxes.
-bool fits_pages(std::int64_t keys, const AttentionSpec& spec) {
+bool fits_pages(std::int64_t keys, const SpecFacts& spec) {
   const std::int64_t page_size = spec.page_size;
-  return page_size == 0 || copies_rows(spec) || upcasts_kv(spec) || page_size % keys == 0 ||
+  return page_size == 0 || spec.copies_rows || spec.upcasts_kv || page_size % keys == 0 ||
          keys % page_size == 0;
 }
 
 // The keys per tile that registers hold where K and V are upcast; elsewhere no bound.
-std::int64_t most_upcast_keys(const AttentionSpec& spec) {
-  if (!upcasts_kv(spec)) return kMaxRowKeys;
+std::int64_t most_upcast_keys(const SpecFacts& spec) {
+  if (!spec.upcasts_kv) return kMaxRowKeys;
   const std::int64_t blocks = ceil_div(spec.qk_depth, 64) + ceil_div(spec.ov_depth, 64);
-  const bool fits = blocks <= kMostUpcastBlocks && !keys_have_scales(spec);
+  const bool fits = blocks <= kMostUpcastBlocks && !spec.key_scales;
   return fits ? kMostUpcastKeys : kMostUpcastKeys - kColumnBatch;
 }
 
 }  // namespace
 
-bool sm100_has_single_accumulator(const AttentionSpec& spec, const PlanOptions& options,
+bool sm100_has_single_accumulator(const SpecFacts& spec, const PlanOptions& options,
                                   ConfigKind kind) {
   if (kind != ConfigKind::kFa4) return kind == ConfigKind::kDepth512;
   if (spec.ov_depth > 192) return true;
   if (spec.qk_depth <= kMostDualDepth) return false;
-  return upcasts_kv(spec) || options.pair_cta.value_or(false) ||
+  return spec.upcasts_kv || options.pair_cta.value_or(false) ||
          sm100_fa4_config(spec, options).num_kv_stages < 2;
 }
 
-std::optional<int> sm100_swizzle(const AttentionSpec& spec, const PlanOptions& options) {
+std::optional<int> sm100_swizzle(const SpecFacts& spec, const PlanOptions& options) {
   if (options.swizzle_bytes || spec.qkv_dtype != Dtype::kE4m3) return options.swizzle_bytes;
   // NOTE: a CTA of a pair with two O has half of 128 columns of V, in whole blocks.
   if (options.pair_cta.value_or(false) && spec.ov_depth <= 128) return std::nullopt;
@@ -75,17 +75,17 @@ std::optional<int> sm100_swizzle(const AttentionSpec& spec, const PlanOptions& o
   return 128;
 }
 
-Fa4Config sm100_fa4_config(const AttentionSpec& spec, PlanOptions options) {
+Fa4Config sm100_fa4_config(const SpecFacts& spec, PlanOptions options) {
   options.swizzle_bytes = sm100_swizzle(spec, options);
   return Fa4Config(fa4_args(spec, options));
 }
 
 void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tuning& tuned,
                        Sm100Plan& plan) {
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   plan.mapped = walks_map(resolved);
   plan.published = lists_sequences(spec);
-  plan.can_persist = !plan.published && !lengths_differ(spec);
+  plan.can_persist = !plan.published && !spec.lengths_differ;
   // A warp publishes what is taken over, which is not there for pairs.
   plan.can_take_over = plan.can_persist && !pair && !plan.mapped && !plan.upcasts_kv;
   // NOTE: what interprets is one kernel for all masks, even ones and others. What an expression
@@ -93,7 +93,7 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
   const bool even = !spec.interpreted && even_work(spec.mask);
   // NOTE: where each role counts work tiles for itself, as in pairs, each would ask the expression.
   // With one O pairs gain nothing by walking several; with two they do, and walk all KV tiles.
-  const bool asks = lists_tiles(resolved) && !plan.mapped;
+  const bool asks = spec.lists_tiles && !plan.mapped;
   const bool single_accumulator = plan.softmax_warpgroups == 1;
   const bool persists = plan.can_persist && even && !(asks && pair && single_accumulator);
   plan.persistent = tuned.persistent.value_or(persists ? 1 : 0);
@@ -108,7 +108,7 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
       });
 }
 
-Result<std::int64_t> sm100_choose_keys(const AttentionSpec& spec, const Fa4Config& config,
+Result<std::int64_t> sm100_choose_keys(const SpecFacts& spec, const Fa4Config& config,
                                        const Sm100Tuning& tuned, Sm100Plan& plan) {
   const auto divides_blocks = [&](std::int64_t tile) {
     return !plan.mapped || kMapBlock % tile == 0;
@@ -125,7 +125,7 @@ Result<std::int64_t> sm100_choose_keys(const AttentionSpec& spec, const Fa4Confi
     keys = align_down(keys, kColumnBatch);
     reason = fmt::format("S is read and masked in whole batches of {} columns", kColumnBatch);
   }
-  if (keys_have_scales(spec) && keys > kMostScaledKeys) {
+  if (spec.key_scales && keys > kMostScaledKeys) {
     if (!reason.empty()) reason += "; ";
     reason +=
         fmt::format("{} keys with scales of their own spill, {} do not", keys, kMostScaledKeys);
@@ -184,7 +184,7 @@ Result<std::int64_t> sm100_choose_keys(const AttentionSpec& spec, const Fa4Confi
   return keys;
 }
 
-Result<Sm100SplitOfP> sm100_choose_split_of_p(const AttentionSpec& spec, std::int64_t keys,
+Result<Sm100SplitOfP> sm100_choose_split_of_p(const SpecFacts& spec, std::int64_t keys,
                                               const Sm100Tuning& tuned) {
   const std::int64_t step_keys = 32 / size_of(spec.qkv_dtype);
   Sm100SplitOfP split;
@@ -208,26 +208,27 @@ Result<Sm100SplitOfP> sm100_choose_split_of_p(const AttentionSpec& spec, std::in
 std::int64_t sm100_single_accumulator_keys(bool pair_cta) { return pair_cta ? 128 : 64; }
 
 bool sm100_pairs_by_default(const ResolvedSpec& resolved) {
+  const SpecFacts& spec = resolved;
   // V's columns of whole blocks, of which each CTA has half.
   PlanOptions in_pairs = resolved.options();
   in_pairs.pair_cta = true;
   const std::int64_t bytes =
-      sm100_swizzle(*resolved, in_pairs).value_or(depth512_args(*resolved, in_pairs).swizzle_mode);
-  const bool halves = ceil_div(resolved->ov_depth * size_of(resolved->qkv_dtype), bytes) % 2 == 0;
-  return halves && !decodes(*resolved, kSm100TileRows) && !lengths_differ(*resolved) &&
-         !lists_sequences(*resolved) && !upcasts_kv(*resolved) && !walks_map(resolved);
+      sm100_swizzle(spec, in_pairs).value_or(depth512_args(spec, in_pairs).swizzle_mode);
+  const bool halves = ceil_div(spec.ov_depth * size_of(spec.qkv_dtype), bytes) % 2 == 0;
+  return halves && !spec.decodes(kSm100TileRows) && !spec.lengths_differ &&
+         !lists_sequences(spec) && !spec.upcasts_kv && !walks_map(resolved);
 }
 
 bool sm100_may_choose_pairs(const ResolvedSpec& resolved, ConfigKind kind,
                             bool single_accumulator) {
+  const SpecFacts& spec = resolved;
   const PlanOptions& options = resolved.options();
-  const bool dual_in_pairs = resolved->qk_depth > kSm100Pairless && kind != ConfigKind::kMla;
+  const bool dual_in_pairs = spec.qk_depth > kSm100Pairless && kind != ConfigKind::kMla;
   PlanOptions in_pairs = options;
   in_pairs.pair_cta = true;
-  return !options.pair_cta && !options.num_qo && !has_own_rope(*resolved) &&
-         sm100_has_single_accumulator(*resolved, in_pairs, kind) == single_accumulator &&
-         !splits(*resolved) && (single_accumulator || dual_in_pairs) &&
-         sm100_pairs_by_default(resolved);
+  return !options.pair_cta && !options.num_qo && !spec.own_rope &&
+         sm100_has_single_accumulator(spec, in_pairs, kind) == single_accumulator &&
+         !splits(spec) && (single_accumulator || dual_in_pairs) && sm100_pairs_by_default(resolved);
 }
 
 PlanOptions sm100_options(const ResolvedSpec& resolved, const Sm100Tuning& tuned) {
@@ -237,7 +238,7 @@ PlanOptions sm100_options(const ResolvedSpec& resolved, const Sm100Tuning& tuned
   return options;
 }
 
-std::int64_t sm100_polynomial_pairs(const AttentionSpec& spec, const Sm100Plan& plan,
+std::int64_t sm100_polynomial_pairs(const SpecFacts& spec, const Sm100Plan& plan,
                                     const Sm100Variant& variant) {
   if (spec.arch == Arch::kSm103a) return 0;
   const std::int64_t tensor_cycles =
@@ -246,7 +247,7 @@ std::int64_t sm100_polynomial_pairs(const AttentionSpec& spec, const Sm100Plan& 
   // A caller's code for each score takes registers, of which there are few beside warps that
   // upcast, and so many instructions that the MUFU is the bound no more.
   const bool modified = spec.score_mod.kind == ScoreModSpec::Kind::kCustom;
-  if (upcasts_kv(spec) && modified) return pairs / 16;
+  if (spec.upcasts_kv && modified) return pairs / 16;
   // P of e4m3 takes fewer registers: four in 16 spill nowhere, but beside what reads what is
   // published and a map, where 28 bytes spilt.
   if (variant.MMA_K == 32 && variant.num_qo == 2 && !(plan.published && plan.mapped)) {

@@ -11,6 +11,7 @@
 #include "plan/reference/fa4_config.h"
 #include "plan/sm100/sm100_knobs.h"
 #include "plan/sm100/sm100_layout.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -18,18 +19,18 @@ namespace attnjit {
 /// of K above 192 where two softmax warpgroups leave no registers for the rows that are upcast, or
 /// two query tiles no room for two stages of the keys that a V of 128 and less goes with; a pair of
 /// CTAs would have the room.
-bool sm100_has_single_accumulator(const AttentionSpec& spec, const PlanOptions& options,
+bool sm100_has_single_accumulator(const SpecFacts& spec, const PlanOptions& options,
                                   ConfigKind kind);
 
 /// The swizzle that the caller or this plan chooses; unset: the reference's. That is 64 bytes for
 /// e4m3, where 128 take half of the TMA's lines; but they pad a row to 128 columns.
-std::optional<int> sm100_swizzle(const AttentionSpec& spec, const PlanOptions& options);
+std::optional<int> sm100_swizzle(const SpecFacts& spec, const PlanOptions& options);
 
 /// The greatest depth of K at which no pair of CTAs with two O multiplies together.
 inline constexpr int kSm100Pairless = 64;
 
 /// The reference's tiles, with the swizzle that is chosen here.
-Fa4Config sm100_fa4_config(const AttentionSpec& spec, PlanOptions options);
+Fa4Config sm100_fa4_config(const SpecFacts& spec, PlanOptions options);
 
 /// How CTAs come to their work tiles. What a row chooses is checked when there is a plan. `pair`:
 /// two CTAs multiply together.
@@ -37,11 +38,11 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
                        Sm100Plan& plan);
 
 /// The keys per tile, lowered to what a thread's row fits and to whole batches of columns.
-Result<std::int64_t> sm100_choose_keys(const AttentionSpec& spec, const Fa4Config& config,
+Result<std::int64_t> sm100_choose_keys(const SpecFacts& spec, const Fa4Config& config,
                                        const Sm100Tuning& tuned, Sm100Plan& plan);
 
 /// How P of a tile is handed over, where a row chooses among its parts.
-Result<Sm100SplitOfP> sm100_choose_split_of_p(const AttentionSpec& spec, std::int64_t keys,
+Result<Sm100SplitOfP> sm100_choose_split_of_p(const SpecFacts& spec, std::int64_t keys,
                                               const Sm100Tuning& tuned);
 
 /// The keys per tile with one O. Beside an O of 256 columns and a Q of 128, S has room for two
@@ -68,7 +69,7 @@ PlanOptions sm100_options(const ResolvedSpec& resolved, const Sm100Tuning& tuned
 /// which is the most that leaves a softmax thread registers enough (two in 16 where a kernel has
 /// one query tile alone: causal spilt 40 bytes with three); where the tensor cores are, a share
 /// that gives the MUFU an eighth of slack or so, as FlashAttention-4's. sm_103 doubled the MUFU.
-std::int64_t sm100_polynomial_pairs(const AttentionSpec& spec, const Sm100Plan& plan,
+std::int64_t sm100_polynomial_pairs(const SpecFacts& spec, const Sm100Plan& plan,
                                     const Sm100Variant& variant);
 
 }  // namespace attnjit

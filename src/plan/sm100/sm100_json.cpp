@@ -62,7 +62,7 @@ Json variant_json(const Sm100Variant& variant) {
 
 }  // namespace
 
-void add_sm100(const AttentionSpec& /*spec*/, const Sm100Plan& plan, Json& json) {
+void add_sm100(const SpecFacts& /*spec*/, const Sm100Plan& plan, Json& json) {
   json["reference"] = std::string(to_string(plan.reference));
   add_members(plan.variants.front(), json, VARIANT(BM), VARIANT(BN), VARIANT(num_kv_stages),
               VARIANT(num_qk_stages), VARIANT(use_fused_kv));

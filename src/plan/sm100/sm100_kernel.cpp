@@ -163,18 +163,17 @@ bool overlaps(const Sm100Plan& sm100) {
 }
 
 std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm100Plan& sm100) {
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   const Sm100Variant& variant = sm100.variants.front();
   Constants constants;
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
   constants.add_bool("kE4m3", spec.qkv_dtype == Dtype::kE4m3);
   constants.add_bool("kWidensKv", sm100.upcasts_kv);
-  constants.add_bool("kOwnRope", has_own_rope(spec));
+  constants.add_bool("kOwnRope", spec.own_rope);
   constants.add_bool("kRopeBf16", spec.rope_dtype == Dtype::kBf16);
   constants.add("kScales", static_cast<int>(spec.scales));
-  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
-  constants.add_bool("kOutputBf16", output == Dtype::kBf16);
-  constants.add("kOutputBytes", size_of(output));
+  constants.add_bool("kOutputBf16", spec.o_dtype == Dtype::kBf16);
+  constants.add("kOutputBytes", size_of(spec.o_dtype));
   constants.add("kSwizzleBytes", sm100.swizzle_bytes);
   constants.add("kQkDepth", spec.qk_depth);
   constants.add("kOvDepth", spec.ov_depth);
@@ -239,7 +238,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   return std::move(constants).take();
 }
 
-std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan& sm100) {
+std::vector<LaunchNumber> numbers_of(const SpecFacts& spec, const Sm100Plan& sm100) {
   using enum LaunchNumber;
   std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen};
   const auto add = [&](std::initializer_list<LaunchNumber> more) {
@@ -261,7 +260,7 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan&
   if (spec.page_size > 0) add({kMaxPages});
   if (sm100.can_switch_to_1q) add({kOneQuery});
   // A page past the last has no scales.
-  if (pages_have_scales(spec) && !loads_by_threads(sm100)) add({kNumPages});
+  if (spec.pages_have_scales && !loads_by_threads(sm100)) add({kNumPages});
   if (loads_by_threads(sm100)) {
     numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());
   }
@@ -271,6 +270,7 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm100Plan&
 }  // namespace
 
 Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
+  const SpecFacts& spec = plan.spec;
   const Sm100Variant& variant = sm100.variants.front();
   PlannedKernel& kernel = plan.main();
   kernel.entry = "attnjit_forward";
@@ -296,7 +296,7 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
        "S of a KV tile takes the columns of the P that the product issued before it reads "
        "(templates/sm100/mma.cuh, Products::qk); a wait for that product between the two would "
        "leave the tensor cores idle for its latency, twice a KV tile"}};
-  if (has_own_rope(*plan.spec)) {
+  if (spec.own_rope) {
     plan.waivers.front().reason +=
         "; and the products of the rope parts add to an S that products of another kind began "
         "(Products::add_rope)";
@@ -307,7 +307,7 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
   const std::vector<LaunchNumber> numbers = numbers_of(plan.spec, sm100);
   std::span<const TensorMapId> maps = kForwardMaps;
   if (loads_by_threads(sm100)) maps = kRowMaps;
-  if (has_own_rope(*plan.spec)) maps = kRopeMaps;
+  if (spec.own_rope) maps = kRopeMaps;
   kernel.parameters = forward_parameters(plan, maps, numbers);
   if (loads_by_threads(sm100)) add_key_parameters(plan, kernel.parameters);
   add_partial_parameters(plan, kernel.parameters);

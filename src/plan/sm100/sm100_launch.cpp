@@ -91,7 +91,7 @@ std::int64_t ragged_tiles(const LaunchShapes& shapes, std::int64_t rows) {
 
 // Whether the body with one query tile a CTA does a launch better: it has the rows of one such tile
 // at most, or two tiles per CTA would leave half of the SMs idle (prefer_1q's rule).
-bool prefers_1q(const Sm100Plan& sm100, const AttentionSpec& spec, const LaunchShapes& shapes,
+bool prefers_1q(const Sm100Plan& sm100, const SpecFacts& spec, const LaunchShapes& shapes,
                 const DeviceShape& device) {
   if (!sm100.can_switch_to_1q) return false;
   const Sm100Variant& two = sm100.variants.front();
@@ -117,7 +117,7 @@ struct QueryTiles {
 
 QueryTiles query_tiles(const KernelPlan& plan, const LaunchShapes& shapes,
                        const DeviceShape& device) {
-  const AttentionSpec& spec = plan.spec;
+  const SpecFacts& spec = plan.spec;
   const std::vector<Sm100Variant>& bodies = plan.sm100->variants;
   QueryTiles tiles;
   tiles.one_query = prefers_1q(*plan.sm100, spec, shapes, device);
@@ -141,7 +141,7 @@ bool even_work(const MaskSpec& mask) {
 
 std::int32_t sm100_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                               const DeviceShape& device) {
-  const AttentionSpec& spec = plan.spec;
+  const SpecFacts& spec = plan.spec;
   if (const auto fixed = fixed_partitions(spec, shapes)) return *fixed;
   const QueryTiles tiles = query_tiles(plan, shapes, device);
   const Sm100Variant& body = *tiles.body;
@@ -159,7 +159,7 @@ std::int32_t sm100_rows_per_list(const KernelPlan& plan, const LaunchShapes& sha
 
 Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
                          LaunchRecipe& recipe) {
-  const AttentionSpec& spec = plan.spec;
+  const SpecFacts& spec = plan.spec;
   const LaunchShapes& shapes = request.shapes;
   const LaunchTensors& tensors = request.tensors;
   const QueryTiles tiles = query_tiles(plan, shapes, request.device);
@@ -179,7 +179,7 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
       static_cast<std::int32_t>(tiles.of_head * heads * request.parts.partitions);
   std::int32_t section_heads = 1;
   // Sequences of one length, or of many.
-  const bool even = even_work(spec.mask) && !lengths_differ(spec);
+  const bool even = even_work(spec.mask) && !spec.lengths_differ;
   if (!even) {
     // Heads that follow one another share K and V where they are of one group.
     const std::int64_t sharers = body.fuse_gqa ? 1 : spec.group;

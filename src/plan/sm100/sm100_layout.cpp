@@ -120,16 +120,16 @@ void lay_out_tmem(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
 
 }  // namespace
 
-Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Plan& plan) {
+Sm100LayoutRequest sm100_layout_request(const SpecFacts& spec, const Sm100Plan& plan) {
   Sm100LayoutRequest tile;
   tile.group = spec.group;
-  tile.decodes = decodes(spec, kSm100TileRows);
+  tile.decodes = spec.decodes(kSm100TileRows);
   tile.qk_depth = spec.qk_depth;
   tile.ov_depth = spec.ov_depth;
   tile.qkv_size = size_of(spec.qkv_dtype);
   tile.rope_size = spec.rope_dtype ? size_of(*spec.rope_dtype) : tile.qkv_size;
-  tile.key_scales = keys_have_scales(spec);
-  tile.output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
+  tile.key_scales = spec.key_scales;
+  tile.output_size = size_of(spec.o_dtype);
   tile.published = plan.published;
   tile.takes_over = plan.published && plan.takes_over();
   tile.one_work_tile = plan.one_work_tile();
@@ -138,13 +138,13 @@ Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Pl
                                        : tile.one_work_tile ? 1
                                                             : 0) +
                     (tile.takes_over ? kSm100AnswerBytes : 0);
-  tile.upcasts_kv = upcasts_kv(spec);
-  tile.row_copies = copies_rows(spec) && !tile.upcasts_kv;
-  tile.tails = lengths_differ(spec) && !tile.row_copies && !tile.upcasts_kv;
+  tile.upcasts_kv = spec.upcasts_kv;
+  tile.row_copies = spec.copies_rows && !tile.upcasts_kv;
+  tile.tails = spec.lengths_differ && !tile.row_copies && !tile.upcasts_kv;
   return tile;
 }
 
-Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Plan& plan,
+Sm100LayoutRequest sm100_layout_request(const SpecFacts& spec, const Sm100Plan& plan,
                                         const Fa4Config& config) {
   Sm100LayoutRequest tile = sm100_layout_request(spec, plan);
   tile.num_qo = config.num_qo();

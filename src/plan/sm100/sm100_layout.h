@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan/sm100/sm100_plan.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -58,9 +59,9 @@ struct Sm100LayoutRequest {
 };
 
 /// What of a layout the spec and the work of a CTA decide.
-Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Plan& plan);
+Sm100LayoutRequest sm100_layout_request(const SpecFacts& spec, const Sm100Plan& plan);
 /// The same with a configuration's tiles.
-Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Plan& plan,
+Sm100LayoutRequest sm100_layout_request(const SpecFacts& spec, const Sm100Plan& plan,
                                         const Fa4Config& config);
 
 /// The layout with a ring of `slots` K or V tiles; an even count is split into a K and a V ring

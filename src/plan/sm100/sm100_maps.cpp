@@ -11,11 +11,11 @@
 
 namespace attnjit {
 
-void add_tensor_maps(const AttentionSpec& spec, const Sm100Variant& variant,
-                     std::int64_t swizzle_bytes, Sm100Plan& plan) {
+void add_tensor_maps(const SpecFacts& spec, const Sm100Variant& variant, std::int64_t swizzle_bytes,
+                     Sm100Plan& plan) {
   const Dtype dtype = spec.qkv_dtype;
   const std::int64_t columns = swizzle_bytes / size_of(spec.qkv_dtype);
-  const bool own_rope = variant.rope_depth > 0 && has_own_rope(spec);
+  const bool own_rope = variant.rope_depth > 0 && spec.own_rope;
   const std::int64_t qk_columns = own_rope ? variant.padded_ov_depth : variant.padded_qk_depth;
   auto rows_map = [&](TensorMapId id, Dtype element, std::int64_t box_columns,
                       std::int64_t all_columns, int swizzle) {
@@ -39,7 +39,7 @@ void add_tensor_maps(const AttentionSpec& spec, const Sm100Variant& variant,
   };
   auto kv_map = [&](TensorMapId id, Dtype element, std::int64_t box_columns,
                     std::int64_t all_columns, std::int64_t rows, int swizzle) {
-    if (copies_rows(spec) || upcasts_kv(spec)) return;
+    if (spec.copies_rows || spec.upcasts_kv) return;
     Sm100TensorMap map;
     map.id = id;
     map.dtype = element;
@@ -69,8 +69,8 @@ void add_tensor_maps(const AttentionSpec& spec, const Sm100Variant& variant,
   }
   kv_map(TensorMapId::kV, dtype, std::min(columns, variant.v_cols_per_cta), variant.v_cols_per_cta,
          variant.BN, swizzle);
-  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
-  rows_map(TensorMapId::kO, output, 128 / size_of(output), variant.padded_ov_depth, 128);
+  rows_map(TensorMapId::kO, spec.o_dtype, 128 / size_of(spec.o_dtype), variant.padded_ov_depth,
+           128);
 }
 
 }  // namespace attnjit

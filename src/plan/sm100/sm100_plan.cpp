@@ -15,7 +15,7 @@
 namespace attnjit {
 
 Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValues* values) {
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   if (std::optional<Error> error = sm100_check_shape(spec)) return *std::move(error);
   const ConfigKind kind = resolve_config_kind(ConfigKind::kAuto, spec, resolved.options());
   const bool single_accumulator = sm100_has_single_accumulator(spec, resolved.options(), kind);

@@ -15,6 +15,7 @@
 #include "attnjit/tuning.h"
 #include "plan/kernel/memory_layout.h"
 #include "plan/reference/config_kind.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -258,6 +259,6 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
 std::vector<TuningKnob> sm100_knobs(const Sm100Plan& plan);
 
 /// Adds the plan's own fields to a plan's JSON.
-void add_sm100(const AttentionSpec& spec, const Sm100Plan& plan, nlohmann::ordered_json& json);
+void add_sm100(const SpecFacts& spec, const Sm100Plan& plan, nlohmann::ordered_json& json);
 
 }  // namespace attnjit

@@ -88,15 +88,15 @@ std::vector<Sm100Role> single_accumulator_roles(const Sm100Budgets& budgets) {
 
 }  // namespace
 
-Sm100Budgets dual_accumulator_budgets(const AttentionSpec& spec) {
+Sm100Budgets dual_accumulator_budgets(const SpecFacts& spec) {
   // Without polynomials a softmax thread takes fewer; causal at depth 128 spilt 8 bytes elsewhere.
   const Sm100Budgets usual =
       spec.arch == Arch::kSm103a ? Sm100Budgets{184, 80, 64} : Sm100Budgets{192, 80, 48};
   // Beside upcast or scaled keys the warps of a thread's job take more: of 192/128 with pages of
   // 16 they spilt 16 bytes with 48, and with scales of rows 60.
   const Sm100Budgets scaled =
-      keys_have_scales(spec) && spec.arch == Arch::kSm100a ? Sm100Budgets{192, 72, 56} : usual;
-  return upcasts_kv(spec) ? Sm100Budgets{136, 72, 56, 80} : scaled;
+      spec.key_scales && spec.arch == Arch::kSm100a ? Sm100Budgets{192, 72, 56} : usual;
+  return spec.upcasts_kv ? Sm100Budgets{136, 72, 56, 80} : scaled;
 }
 
 Sm100Budgets single_accumulator_budgets(const Sm100Plan& plan) {

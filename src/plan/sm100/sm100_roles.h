@@ -7,6 +7,7 @@
 #include "attnjit/result.h"
 #include "plan/sm100/sm100_knobs.h"
 #include "plan/sm100/sm100_plan.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -20,7 +21,7 @@ struct Sm100Budgets {
 
 /// What the roles were seen to use (docs/sm100.md) in the kernel with two O: a correction warp
 /// keeps 64 values of O on their way, the MMA thread its descriptors.
-Sm100Budgets dual_accumulator_budgets(const AttentionSpec& spec);
+Sm100Budgets dual_accumulator_budgets(const SpecFacts& spec);
 
 /// The same of the kernel with one O. A plan's cluster, map and upcasting decide.
 Sm100Budgets single_accumulator_budgets(const Sm100Plan& plan);

@@ -23,11 +23,11 @@ namespace attnjit {
 
 Result<Sm100Plan> plan_single_accumulator(const ResolvedSpec& resolved, ConfigKind kind,
                                           const Sm100Tuning& tuned) {
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   const PlanOptions options = sm100_options(resolved, tuned);
   if (options.num_qo.value_or(1) != 1) {
     const char* nothing_left = spec.ov_depth > 192 ? "S no tensor memory"
-                               : upcasts_kv(spec)  ? "the upcasting no registers"
+                               : spec.upcasts_kv   ? "the upcasting no registers"
                                                    : "K and V no room for two stages";
     return sm100_unsupported(
         fmt::format("num_qo is {}; two O of depth {} leave {}, and one query tile has one",
@@ -36,7 +36,7 @@ Result<Sm100Plan> plan_single_accumulator(const ResolvedSpec& resolved, ConfigKi
   Sm100Plan plan;
   plan.reference = kind;
   plan.softmax_warpgroups = 1;
-  plan.upcasts_kv = upcasts_kv(spec);
+  plan.upcasts_kv = spec.upcasts_kv;
   const bool pair = options.pair_cta.value_or(sm100_pairs_by_default(resolved));
   sm100_choose_work(resolved, pair, tuned, plan);
   Sm100LayoutRequest tile = sm100_layout_request(spec, plan);

@@ -16,13 +16,13 @@ namespace attnjit {
 namespace {
 
 // Why no pair of CTAs serves a spec; empty: one does.
-std::string why_no_pair(const AttentionSpec& spec, const Sm100Plan& sm100) {
+std::string why_no_pair(const SpecFacts& spec, const Sm100Plan& sm100) {
   const auto alone = [](std::string_view what) {
     return fmt::format("{} by CTAs that multiply alone: pair_cta is to be false", what);
   };
   if (sm100.published) return alone("partitions of the keys and packed keys are computed");
   if (sm100.upcasts_kv) return alone("K and V are upcast");
-  if (has_own_rope(spec)) return alone("a rope part of another type (rope_dtype) is multiplied");
+  if (spec.own_rope) return alone("a rope part of another type (rope_dtype) is multiplied");
   if (sm100.row_copies) {
     return alone(
         fmt::format("pages of {} rows, which hold no box of TMA, are copied", spec.page_size));
@@ -44,17 +44,16 @@ Error sm100_unsupported(std::string reason) {
   return make_error(ErrorCode::kUnsupported, std::move(reason));
 }
 
-std::optional<Error> sm100_check_shape(const AttentionSpec& spec) {
+std::optional<Error> sm100_check_shape(const SpecFacts& spec) {
   const Dtype of_kv = spec.type_of_kv();
   if (spec.ov_depth > spec.qk_depth) {
     return sm100_unsupported(
         fmt::format("ov_depth {} is above qk_depth {}", spec.ov_depth, spec.qk_depth));
   }
-  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
   for (const auto& [depth, dtype] :
        {std::pair{spec.qk_depth, spec.qkv_dtype}, std::pair{spec.ov_depth, spec.qkv_dtype},
         std::pair{spec.qk_depth, of_kv}, std::pair{spec.ov_depth, of_kv},
-        std::pair{spec.ov_depth, output}}) {
+        std::pair{spec.ov_depth, spec.o_dtype}}) {
     const int step = 16 / size_of(dtype);
     if (depth % step != 0) {
       return sm100_unsupported(
@@ -82,20 +81,20 @@ std::string sm100_why_no_tiles(const Fa4Config& config) {
 }
 
 std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Plan& sm100) {
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   const PlanOptions& options = resolved.options();
   const auto missing = [&](std::string_view what) {
     return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);
   };
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
-  if (has_own_rope(spec) && copies_rows(spec)) {
+  if (spec.own_rope && spec.copies_rows) {
     return missing(fmt::format(
         "rope part of another type (rope_dtype) in pages of {} rows, which hold no box of TMA",
         spec.page_size));
   }
   // As many bytes as the rope part has elements: it is whole blocks of columns, and they are its.
   constexpr int kRopeSwizzleBytes = 64;
-  if (has_own_rope(spec) && sm100.swizzle_bytes != kRopeSwizzleBytes) {
+  if (spec.own_rope && sm100.swizzle_bytes != kRopeSwizzleBytes) {
     return missing(fmt::format(
         "rope part of another type (rope_dtype) beside blocks of {} bytes but {} (swizzle_bytes)",
         sm100.swizzle_bytes, kRopeSwizzleBytes));
@@ -112,11 +111,11 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
   if (sm100.cluster > 1) {
     if (std::string reason = why_no_pair(spec, sm100); !reason.empty()) return reason;
   }
-  if (sm100.swizzle_bytes == 32 || (sm100.swizzle_bytes == 64 && !is_e4m3(spec))) {
+  if (sm100.swizzle_bytes == 32 || (sm100.swizzle_bytes == 64 && !spec.is_e4m3)) {
     return fmt::format(
         "the {} template has no swizzle of {} bytes for {}: swizzle_bytes is to be {}",
         to_string(spec.arch), sm100.swizzle_bytes, to_string(spec.qkv_dtype),
-        is_e4m3(spec) ? "64 or 128" : "128");
+        spec.is_e4m3 ? "64 or 128" : "128");
   }
   return why_no_parameters(spec);
 }

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "attnjit/result.h"
-#include "attnjit/spec.h"
 #include "plan/reference/fa4_config.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -15,7 +15,7 @@ namespace attnjit {
 Error sm100_unsupported(std::string reason);
 
 /// Depths that no layout serves.
-std::optional<Error> sm100_check_shape(const AttentionSpec& spec);
+std::optional<Error> sm100_check_shape(const SpecFacts& spec);
 
 /// Why the reference has no tiles, of any number of keys; empty: it has.
 std::string sm100_why_no_tiles(const Fa4Config& config);

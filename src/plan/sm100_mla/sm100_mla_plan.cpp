@@ -32,7 +32,7 @@ constexpr const char* kCluster = "cluster";
 /// A tile is loaded while another is multiplied; where V has memory of its own, K while V is.
 int least_stages(const MlaTiles& tiles) { return tiles.own_v ? 1 : 2; }
 
-std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const MlaTiles& tiles) {
+std::vector<MlaBarrierGroup> barrier_groups(const SpecFacts& spec, const MlaTiles& tiles) {
   // Products hand back what they read: of a latent block of K those of S and those of O, of V of
   // its own those of O.
   MlaReaders readers;
@@ -62,14 +62,14 @@ std::string tmem_name_of(const PlacedRegion<Sm100MlaTmem>& range) {
 }
 
 /// Shared memory and barriers, in their order.
-void lay_out(const AttentionSpec& spec, Sm100MlaPlan& plan) {
+void lay_out(const SpecFacts& spec, Sm100MlaPlan& plan) {
   plan.barriers = mla_barriers(barrier_groups(spec, plan.tiles));
   plan.smem = mla_smem(spec, plan.tiles, {.tmem_address = 8}, plan.barriers.size());
 }
 
 /// A product of 64 rows has half of the lanes: O's two halves share their columns, and P, of which
 /// each needs one, lies in both.
-void lay_out_tmem(const AttentionSpec& spec, Sm100MlaPlan& plan) {
+void lay_out_tmem(const SpecFacts& spec, Sm100MlaPlan& plan) {
   using enum Sm100MlaTmem;
   plan.tmem.add(kO, std::int64_t{(mla_latent_blocks(spec) + 1) / 2} * MlaTiles::kBlockColumns);
   for (int i = 0; i < kBuffers; ++i) plan.tmem.add(kS, MlaTiles::kKeys, 1, i);
@@ -80,7 +80,7 @@ void lay_out_tmem(const AttentionSpec& spec, Sm100MlaPlan& plan) {
 /// are two tiles. NOTE: waits that are bounded are for the CTA's own barriers.
 int most_cluster_of(const ResolvedSpec& resolved, const MlaTiles& tiles) {
   const bool bounded = resolved.options().debug_waits.value_or(false);
-  const bool halves = tiles.own_v || (1 << mla_head_shift(*resolved)) > MlaTiles::kRows;
+  const bool halves = tiles.own_v || (1 << mla_head_shift(resolved)) > MlaTiles::kRows;
   return tiles.row_copies || bounded || !halves ? 1 : 2;
 }
 
@@ -88,13 +88,13 @@ int most_cluster_of(const ResolvedSpec& resolved, const MlaTiles& tiles) {
 /// (docs/mla.md). Ragged batches and pages hold decodes, too, of which a cluster's other CTA would
 /// have no rows.
 bool clusters_by_default(const ResolvedSpec& resolved, const MlaTiles& tiles) {
-  const AttentionSpec& spec = *resolved;
-  return tiles.own_v && !lengths_differ(spec) && !splits(spec) && !decodes(spec, MlaTiles::kRows) &&
+  const SpecFacts& spec = resolved;
+  return tiles.own_v && !spec.lengths_differ && !splits(spec) && !spec.decodes(MlaTiles::kRows) &&
          most_cluster_of(resolved, tiles) > 1;
 }
 
 Status choose(const ResolvedSpec& resolved, const TuningValues* tuned, Sm100MlaPlan& plan) {
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   const int most_cluster = most_cluster_of(resolved, plan.tiles);
   const int least = least_stages(plan.tiles);
   for (int stages = least; stages <= kMaxStages; ++stages) {
@@ -145,7 +145,7 @@ std::vector<PlannedKernel::Role> load_roles(const MlaTiles& tiles) {
 
 /// Where depth 512 leaves Depth512Config, a pair of CTAs that multiply 128 rows.
 void record_deviations(const ResolvedSpec& resolved, bool stages_are_tuned, Sm100MlaPlan& plan) {
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   const Depth512Config reference(depth512_args(spec, resolved.options()));
   const auto record = [&](const char* name, auto expected, auto actual, const char* why) {
     deviate(plan.deviations, name, std::int64_t{expected}, std::int64_t{actual}, why);
@@ -181,7 +181,7 @@ void record_deviations(const ResolvedSpec& resolved, bool stages_are_tuned, Sm10
 }
 
 std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm100MlaPlan& plan) {
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   Constants constants;
   add_mla_constants(spec, plan.tiles, constants);
   constants.add("kThreads", kThreads);
@@ -201,16 +201,16 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
 }  // namespace
 
 std::string sm100_mla_unsupported_reason(const ResolvedSpec& resolved) {
+  const SpecFacts& spec = resolved;
   if (resolved.options().pair_cta.value_or(false)) {
-    return fmt::format(
-        "the kernel of {} has no pairs of CTAs (pair_cta) yet",
-        has_deep_heads(*resolved) ? "heads deeper than 256 (qk_depth)" : "absorbed MLA");
+    return fmt::format("the kernel of {} has no pairs of CTAs (pair_cta) yet",
+                       spec.deep_heads ? "heads deeper than 256 (qk_depth)" : "absorbed MLA");
   }
   return mla_unsupported_reason(resolved);
 }
 
 Result<Sm100MlaPlan> make_sm100_mla_plan(const ResolvedSpec& resolved, const TuningValues* tuned) {
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   Sm100MlaPlan plan;
   plan.tiles = mla_tiles(resolved);
   plan.tiles.loads_apart = plan.tiles.own_v;
@@ -258,8 +258,7 @@ std::vector<TuningKnob> sm100_mla_knobs(const KernelPlan& plan) {
           {kCluster, std::move(clusters), tiles.cluster}};
 }
 
-void add_sm100_mla(const AttentionSpec& spec, const Sm100MlaPlan& plan,
-                   nlohmann::ordered_json& json) {
+void add_sm100_mla(const SpecFacts& spec, const Sm100MlaPlan& plan, nlohmann::ordered_json& json) {
 #define TILE(name) ATTNJIT_MEMBER(MlaTiles, name)
 #define MEMBER(name) ATTNJIT_MEMBER(Sm100MlaPlan, name)
   json["BM"] = plan.tiles.rows();

@@ -15,6 +15,7 @@
 #include "plan/mla/mla_launch.h"
 #include "plan/mla/mla_memory.h"
 #include "plan/mla/mla_tiles.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -62,7 +63,6 @@ void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan);
 std::vector<TuningKnob> sm100_mla_knobs(const KernelPlan& plan);
 
 /// Adds the plan's own fields to a plan's JSON.
-void add_sm100_mla(const AttentionSpec& spec, const Sm100MlaPlan& plan,
-                   nlohmann::ordered_json& json);
+void add_sm100_mla(const SpecFacts& spec, const Sm100MlaPlan& plan, nlohmann::ordered_json& json);
 
 }  // namespace attnjit

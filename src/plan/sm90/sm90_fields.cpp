@@ -39,7 +39,7 @@ void add_body(const Sm90Plan& plan, nlohmann::ordered_json& json) {
 
 }  // namespace
 
-void add_sm90(const AttentionSpec& /*spec*/, const Sm90Plan& plan, nlohmann::ordered_json& json) {
+void add_sm90(const SpecFacts& /*spec*/, const Sm90Plan& plan, nlohmann::ordered_json& json) {
   add_body(plan, json);
   if (plan.low != nullptr) add_body(*plan.low, json["small_tile_variant"]);
 }
@@ -87,16 +87,15 @@ std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan) {
 
 std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const Sm90Plan& sm90,
                                            int body) {
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   Constants constants;
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
-  constants.add_bool("kE4m3", is_e4m3(spec));
+  constants.add_bool("kE4m3", spec.is_e4m3);
   constants.add_bool("kWidensKv", sm90.upcasts_kv);
   constants.add("kKvRowBytes", sm90.kv_row_bytes);
   constants.add("kScales", static_cast<int>(spec.scales));
-  const Dtype output = spec.output_dtype.value_or(spec.qkv_dtype);
-  constants.add_bool("kOutputBf16", output == Dtype::kBf16);
-  constants.add("kOutputBytes", size_of(output));
+  constants.add_bool("kOutputBf16", spec.o_dtype == Dtype::kBf16);
+  constants.add("kOutputBytes", size_of(spec.o_dtype));
   constants.add("kQkDepth", spec.qk_depth);
   constants.add("kOvDepth", spec.ov_depth);
   constants.add("kGroup", spec.group);

@@ -125,7 +125,7 @@ constexpr Sm90Case kHasSmallTiles[] = {
 
 /// The tile of a launch of few rows, which waits for K and V: 64 rows, and two CTAs per SM where
 /// they fit, so that one loads while the other begins or ends a work tile.
-void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
+void choose_decode(const SpecFacts& spec, Sm90Plan& plan) {
   // Bytes per CTA. More at a time cost bandwidth; copies of rows take longer to arrive.
   const int loaded_ahead = plan.row_copies ? 98304 : 65536;
   plan.BN = 64;
@@ -135,7 +135,7 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
   plan.l2_bytes = 128;
   const Sm90KvBytes kv = sm90_kv_bytes(spec, plan.BN);
   const std::int64_t q_bytes = kv.k * kSm90ConsumerRows / plan.BN;
-  if (upcasts_kv(spec)) {
+  if (spec.upcasts_kv) {
     // What is upcast waits for nothing: as many tiles are copied ahead as there is room for.
     const std::int64_t scales_bytes =
         plan.key_scales ? sm90_key_scales_bytes(plan.BN, 2, kSm90MaxRawStages) : 0;
@@ -156,7 +156,7 @@ void choose_decode(const AttentionSpec& spec, Sm90Plan& plan) {
   const std::int64_t copied = kv.k + std::max(kv.v, kv.raw_v);
   plan.num_stages = static_cast<int>(std::clamp<std::int64_t>(loaded_ahead / copied, 2, 4));
   std::int64_t other_bytes = 2048;
-  if (is_e4m3(spec)) {
+  if (spec.is_e4m3) {
     // V is copied as far ahead as K; what is transposed waits for nothing. O has its own memory.
     plan.num_raw_stages = plan.num_stages;
     other_bytes += plan.num_v_stages * kv.v + std::int64_t{kBoxRowBytes} * kSm90ConsumerRows;
@@ -206,19 +206,19 @@ void choose_debug(Sm90Plan& plan) {
 }  // namespace
 
 Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved, Sm90Traits facts) {
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   const auto has = [&](Sm90Trait trait) { return (facts & trait) != 0; };
   const bool mapped = walks_map(resolved);
-  const bool listed = mapped || lists_tiles(resolved);
-  const bool kv_lens = lengths_differ(spec);
+  const bool listed = mapped || spec.lists_tiles;
+  const bool kv_lens = spec.lengths_differ;
   const bool split = splits(spec);
   const bool chooses = split && spec.num_partitions == 0 && spec.partition_keys == 0;
   Sm90Plan plan;
-  plan.key_scales = keys_have_scales(spec);
+  plan.key_scales = spec.key_scales;
   plan.listed = listed;
   plan.mapped = mapped;
   plan.map_bits = mapped && map_has_bits(spec);
-  plan.upcasts_kv = upcasts_kv(spec);
+  plan.upcasts_kv = spec.upcasts_kv;
   plan.kv_row_bytes = sm90_kv_row_bytes(spec);
   plan.kv_lens = kv_lens;
   plan.split = split;
@@ -227,14 +227,14 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved, Sm90Traits facts) {
   const bool deals = kv_lens ? has(kDecode) : !has(kDecode) && !has(kSliding) && !has(kChunked);
   plan.stream_k = chooses && !listed && deals;
   plan.overlaps = split || mapped || has(kDecode);
-  plan.row_copies = copies_rows(spec);
-  plan.direct_o = spec.output_dtype.value_or(spec.qkv_dtype) == Dtype::kF32;
+  plan.row_copies = spec.copies_rows;
+  plan.direct_o = spec.o_dtype == Dtype::kF32;
   // In a ragged batch a tile may be a hundred times as long as another. What a listed mask shows of
   // each is known on the device alone, but pairs even out what is like causal. NOTE: warps that
   // copy rows each find the CTA's work for themselves, and could not claim it, but where one finds
   // what is cut and publishes it.
   plan.cuts = chooses && cuts_ragged(spec) && !mapped && !has(kDecode);
-  plan.dynamic_schedule = kv_lens ? spec.ragged && (plan.cuts || !copies_rows(spec))
+  plan.dynamic_schedule = kv_lens ? spec.ragged && (plan.cuts || !spec.copies_rows)
                                   : listed && !split && (mapped || !has(kRising));
   // Decodes load each key once, and nobody comes back for what L2 fetches beside it: 7 % of 4 TB/s.
   // Prompts do not notice.
@@ -250,23 +250,23 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved, Sm90Traits facts) {
   plan.num_q_stages = tile.q_stages;
   plan.ping_pong = tile.ping_pong;
   if (has(kDecode)) choose_decode(spec, plan);
-  if (copies_rows(spec) && !kLongCopiedTile.fits(traits)) plan.BN = std::min(plan.BN, 64);
+  if (spec.copies_rows && !kLongCopiedTile.fits(traits)) plan.BN = std::min(plan.BN, 64);
   if (!has(kE4m3)) plan.num_v_stages = plan.num_stages;
   if (resolved.options().debug_waits.value_or(false)) choose_debug(plan);
   return plan;
 }
 
-bool sm90_packs_gqa(const AttentionSpec& spec, bool mapped) {
+bool sm90_packs_gqa(const SpecFacts& spec, bool mapped) {
   // A TMA box is of the 64 rows of a consumer, whole positions of them. NOTE: two rows of a thread
   // that have a head each have a score modification's state each, and that spills at depth 192 and
   // 256.
   const bool has_state = spec.score_mod.kind == ScoreModSpec::Kind::kAlibi ||
                          spec.score_mod.kind == ScoreModSpec::Kind::kCustom ||
-                         contains(spec, MaskSpec::Kind::kMaterialized);
+                         spec.contains(MaskSpec::Kind::kMaterialized);
   // Where rows wait for memory, as decodes do, a group that is loaded once for all its heads saves
   // the others' loads; rows that are nobody's cost the rest. A tile of a map's blocks has none.
-  const bool fits = kSm90ConsumerRows % spec.group == 0 || decodes(spec, kSm90ConsumerRows) ||
-                    (lengths_differ(spec) && !mapped && spec.group < kSm90ConsumerRows);
+  const bool fits = kSm90ConsumerRows % spec.group == 0 || spec.decodes(kSm90ConsumerRows) ||
+                    (spec.lengths_differ && !mapped && spec.group < kSm90ConsumerRows);
   return spec.group > 1 && fits && !(has_state && spec.qk_depth > 128);
 }
 

@@ -20,7 +20,7 @@
 namespace attnjit {
 namespace {
 
-std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm90Plan& sm90) {
+std::vector<LaunchNumber> numbers_of(const SpecFacts& spec, const Sm90Plan& sm90) {
   using enum LaunchNumber;
   std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen};
   add_work_numbers(spec, sm90.split, sm90.kv_lens, numbers);
@@ -28,7 +28,7 @@ std::vector<LaunchNumber> numbers_of(const AttentionSpec& spec, const Sm90Plan& 
   if (sm90.low != nullptr) numbers.push_back(kLowBody);
   if (sm90.row_copies) {
     numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());
-  } else if (sm90.key_scales && has_page_table(spec)) {
+  } else if (sm90.key_scales && spec.has_page_table) {
     numbers.push_back(kNumPages);
   }
   // A ragged O comes with its strides, and has no batch.

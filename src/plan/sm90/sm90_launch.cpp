@@ -166,7 +166,7 @@ PartitionChoice cut_partitions(const KernelPlan& plan, const LaunchShapes& shape
 
 PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                                 const DeviceShape& device) {
-  const AttentionSpec& spec = plan.spec;
+  const SpecFacts& spec = plan.spec;
   if (const auto fixed = fixed_partitions(spec, shapes)) return {.partitions = *fixed};
   const Sm90Plan& sm90 = *plan.sm90;
   const std::int64_t heads = spec.num_q_heads / sm90_packed_heads(sm90, spec);
@@ -186,7 +186,7 @@ PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shap
 
 Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
                         LaunchRecipe& recipe) {
-  const AttentionSpec& spec = plan.spec;
+  const SpecFacts& spec = plan.spec;
   const Sm90Plan& sm90 = *plan.sm90;
   const LaunchShapes& shapes = request.shapes;
   const int packed_heads = sm90_packed_heads(sm90, spec);

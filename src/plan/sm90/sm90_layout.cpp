@@ -22,16 +22,16 @@ constexpr std::int64_t kSystemSmemBytes = 1024;
 int round_up(int value, int to) { return (value + to - 1) / to * to; }
 
 /// Elements of a row in a block of columns.
-int block_elements(const AttentionSpec& spec) {
+int block_elements(const SpecFacts& spec) {
   return kBoxRowBytes / static_cast<int>(size_of(spec.qkv_dtype));
 }
 
 /// Columns of V that are multiplied (templates/sm90/layout.cuh, kPvColumns).
-int multiplied_columns(const AttentionSpec& spec) { return round_up(spec.ov_depth, 32); }
+int multiplied_columns(const SpecFacts& spec) { return round_up(spec.ov_depth, 32); }
 
 /// Blocks of columns of O.
-int output_blocks(const AttentionSpec& spec) {
-  const auto bytes = static_cast<int>(size_of(spec.output_dtype.value_or(spec.qkv_dtype)));
+int output_blocks(const SpecFacts& spec) {
+  const auto bytes = static_cast<int>(size_of(spec.o_dtype));
   return (spec.ov_depth * bytes + kBoxRowBytes - 1) / kBoxRowBytes;
 }
 
@@ -78,24 +78,24 @@ std::int64_t sm90_smem_room(const Sm90Plan& plan) {
   return std::min(kMaxSmemBytes, kSm90SmSmemBytes / plan.ctas_per_sm - kSystemSmemBytes);
 }
 
-int sm90_kv_row_bytes(const AttentionSpec& spec) {
+int sm90_kv_row_bytes(const SpecFacts& spec) {
   const bool halves =
-      upcasts_kv(spec) && (spec.qk_depth % kBoxRowBytes != 0 || spec.ov_depth % kBoxRowBytes != 0);
+      spec.upcasts_kv && (spec.qk_depth % kBoxRowBytes != 0 || spec.ov_depth % kBoxRowBytes != 0);
   return halves ? kBoxRowBytes / 2 : kBoxRowBytes;
 }
 
-Sm90KvBytes sm90_kv_bytes(const AttentionSpec& spec, int BN) {
+Sm90KvBytes sm90_kv_bytes(const SpecFacts& spec, int BN) {
   const auto rows = [&](int depth) {
     const int blocks = (depth + block_elements(spec) - 1) / block_elements(spec);
     return std::int64_t{kBoxRowBytes} * blocks * BN;
   };
-  if (upcasts_kv(spec)) {
+  if (spec.upcasts_kv) {
     const auto narrow = [&](int depth) {
       return std::int64_t{BN} * round_up(depth, sm90_kv_row_bytes(spec));
     };
     return {rows(spec.qk_depth), rows(spec.ov_depth), narrow(spec.qk_depth), narrow(spec.ov_depth)};
   }
-  if (!is_e4m3(spec)) return {rows(spec.qk_depth), rows(spec.ov_depth), 0, 0};
+  if (!spec.is_e4m3) return {rows(spec.qk_depth), rows(spec.ov_depth), 0, 0};
   return {rows(spec.qk_depth), std::int64_t{BN} * multiplied_columns(spec), 0, rows(spec.ov_depth)};
 }
 
@@ -108,7 +108,7 @@ std::int64_t sm90_key_scales_bytes(int BN, int v_stages, int raw_stages) {
 
 int sm90_note_bytes(const Sm90Plan& plan) { return plan.map_bits ? 8 : 4; }
 
-void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan) {
+void sm90_size_tiles(const SpecFacts& spec, Sm90Plan& plan) {
   plan.padded_qk_depth = round_up(spec.qk_depth, block_elements(spec));
   plan.padded_ov_depth = round_up(spec.ov_depth, block_elements(spec));
   const Sm90KvBytes kv = sm90_kv_bytes(spec, plan.BN);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/sm90/sm90_plan.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -18,14 +19,14 @@ std::int64_t sm90_smem_room(const Sm90Plan& plan);
 
 /// Bytes of a row in a TMA box of K and V. Where they are upcast that is whole 128 where the
 /// depths allow it, which is a line of L2.
-int sm90_kv_row_bytes(const AttentionSpec& spec);
+int sm90_kv_row_bytes(const SpecFacts& spec);
 
 /// Bytes of a KV tile of BN keys: of K and V as they are multiplied, and of what is rewritten to be
 /// that, as it comes.
 struct Sm90KvBytes {
   std::int64_t k, v, raw_k, raw_v;
 };
-Sm90KvBytes sm90_kv_bytes(const AttentionSpec& spec, int BN);
+Sm90KvBytes sm90_kv_bytes(const SpecFacts& spec, int BN);
 
 /// Bytes of a published work tile (templates/common/work_tiles.cuh), which is stored 16
 /// at a time.
@@ -42,7 +43,7 @@ int sm90_note_bytes(const Sm90Plan& plan);
 std::int64_t sm90_key_scales_bytes(int BN, int v_stages, int raw_stages);
 
 /// Sizes the tiles in shared memory, and finds O a place there.
-void sm90_size_tiles(const AttentionSpec& spec, Sm90Plan& plan);
+void sm90_size_tiles(const SpecFacts& spec, Sm90Plan& plan);
 
 /// The mbarriers, in the order in which they lie in shared memory: a full and an empty one for each
 /// stage of K and of V, and of Q for each consumer; and where TMA brings the V tile that ends a

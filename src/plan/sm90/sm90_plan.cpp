@@ -44,7 +44,7 @@ Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
 }
 
 /// What follows from the tile.
-void complete(const AttentionSpec& spec, Sm90Traits facts, Sm90Plan& plan) {
+void complete(const SpecFacts& spec, Sm90Traits facts, Sm90Plan& plan) {
   plan.pack_gqa = sm90_packs_gqa(spec, plan.mapped);
   plan.BM = kSm90ConsumerRows * plan.num_consumers;
   plan.sums_by_product = sm90_sums_by_product(facts | sm90_plan_traits(spec, plan));
@@ -57,19 +57,19 @@ void complete(const AttentionSpec& spec, Sm90Traits facts, Sm90Plan& plan) {
 
 }  // namespace
 
-int sm90_packed_heads(const Sm90Plan& plan, const AttentionSpec& spec) {
+int sm90_packed_heads(const Sm90Plan& plan, const SpecFacts& spec) {
   return plan.pack_gqa ? spec.group : 1;
 }
 
 Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tuned) {
-  const AttentionSpec& resolved = *spec;
+  const SpecFacts& resolved = spec;
   const Sm90Traits facts = sm90_spec_traits(spec);
   Sm90Plan plan = sm90_choose_tile(spec, facts);
   const std::vector<TuningKnob> untuned = sm90_knobs(plan);
   if (tuned != nullptr) {
     Status status = apply_knobs(sm90_forward_knobs(plan), "an sm_90a plan", *tuned, plan);
     if (!status) return status.error();
-    if (!is_e4m3(resolved)) plan.num_v_stages = plan.num_stages;
+    if (!resolved.is_e4m3) plan.num_v_stages = plan.num_stages;
   }
   // NOTE: a row that chooses what is chosen anyway makes the same kernel.
   const bool as_untuned =

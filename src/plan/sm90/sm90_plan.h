@@ -10,10 +10,10 @@
 
 #include "attnjit/launch.h"
 #include "attnjit/plan.h"
-#include "attnjit/spec.h"
 #include "attnjit/tuning.h"
 #include "plan/kernel/memory_layout.h"
 #include "plan/launch/family_launch.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -144,9 +144,9 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request, La
 std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan);
 
 /// The query heads in a tile's rows: a group's, or one.
-int sm90_packed_heads(const Sm90Plan& plan, const AttentionSpec& spec);
+int sm90_packed_heads(const Sm90Plan& plan, const SpecFacts& spec);
 
 /// Adds the plan's own fields to a plan's JSON.
-void add_sm90(const AttentionSpec& spec, const Sm90Plan& plan, nlohmann::ordered_json& json);
+void add_sm90(const SpecFacts& spec, const Sm90Plan& plan, nlohmann::ordered_json& json);
 
 }  // namespace attnjit

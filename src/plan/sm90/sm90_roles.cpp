@@ -118,7 +118,7 @@ constexpr Sm90Row<Registers> kThreeConsumersRegisters[] = {
 
 }  // namespace
 
-bool sm90_rewrites_kv(const AttentionSpec& spec) { return is_e4m3(spec) || upcasts_kv(spec); }
+bool sm90_rewrites_kv(const SpecFacts& spec) { return spec.is_e4m3 || spec.upcasts_kv; }
 
 int sm90_copy_warps(const Sm90Plan& plan) { return plan.num_raw_stages > 0 ? 1 : 4; }
 
@@ -140,7 +140,7 @@ int sm90_launch_registers(const Sm90Plan& plan) {
   return kRegisterFile / (plan.threads() * plan.ctas_per_sm) / 8 * 8;
 }
 
-void sm90_share_registers(const AttentionSpec& spec, Sm90Traits facts, Sm90Plan& plan) {
+void sm90_share_registers(const SpecFacts& spec, Sm90Traits facts, Sm90Plan& plan) {
   // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.
   const Sm90Traits traits = facts | sm90_plan_traits(spec, plan);
   const auto has = [&](Sm90Trait trait) { return (traits & trait) != 0; };

@@ -6,6 +6,7 @@
 
 #include "plan/sm90/sm90_plan.h"
 #include "plan/sm90/sm90_traits.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -15,7 +16,7 @@ inline constexpr int kSm90VRewriters = 3, kSm90KRewriters = 4;
 inline constexpr int kSm90FirstVRewriter = 4 - kSm90VRewriters;
 
 /// Whether K and V are rewritten on their way: transposed, or upcast.
-bool sm90_rewrites_kv(const AttentionSpec& spec);
+bool sm90_rewrites_kv(const SpecFacts& spec);
 
 /// The warps that copy K and V row by row: all of the producer's warpgroup, but one where the
 /// others rewrite what comes.
@@ -28,6 +29,6 @@ std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan);
 int sm90_launch_registers(const Sm90Plan& plan);
 
 /// Shares the registers out between the producer's warps and the consumers'. `facts`: of the spec.
-void sm90_share_registers(const AttentionSpec& spec, Sm90Traits facts, Sm90Plan& plan);
+void sm90_share_registers(const SpecFacts& spec, Sm90Traits facts, Sm90Plan& plan);
 
 }  // namespace attnjit

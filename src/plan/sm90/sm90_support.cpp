@@ -11,7 +11,7 @@ namespace attnjit {
 namespace {
 
 /// Why the template does not serve a spec whose K and V are e4m3; empty: it does, or they are not.
-std::string why_no_e4m3(const AttentionSpec& spec) {
+std::string why_no_e4m3(const SpecFacts& spec) {
   if (!sm90_rewrites_kv(spec)) return {};
   if (spec.qk_depth % 16 != 0 || spec.ov_depth % 16 != 0) {
     return fmt::format(
@@ -21,8 +21,7 @@ std::string why_no_e4m3(const AttentionSpec& spec) {
   }
   // NOTE: with 64 keys they lack 280 bytes of shared memory, and with one V consumers spill 124
   // bytes in their loop.
-  if (constexpr int kMost = 192;
-      upcasts_kv(spec) && keys_have_scales(spec) && spec.qk_depth > kMost) {
+  if (constexpr int kMost = 192; spec.upcasts_kv && spec.key_scales && spec.qk_depth > kMost) {
     return fmt::format(
         "the {} template has scales of rows (scales) beside a Q of another type (kv_dtype) to "
         "qk_depth {}, not {}: deeper tiles leave no memory for them",
@@ -34,9 +33,9 @@ std::string why_no_e4m3(const AttentionSpec& spec) {
 }  // namespace
 
 std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan& plan) {
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   if (std::string reason = unsupported_accumulation(spec); !reason.empty()) return reason;
-  if (has_output_scale(spec) && spec.ov_depth % 16 != 0) {
+  if (spec.o_dtype == Dtype::kE4m3 && spec.ov_depth % 16 != 0) {
     return fmt::format("TMA needs rows of whole 16 bytes: ov_depth {} of e4m3 is no multiple of 16",
                        spec.ov_depth);
   }

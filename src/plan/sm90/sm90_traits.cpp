@@ -20,7 +20,7 @@ namespace {
 
 /// Whether a row sees few keys, and the kernel is compiled for their number. NOTE: one that is
 /// interpreted takes it at launch, whatever the spec says.
-bool has_small_window(const AttentionSpec& spec) {
+bool has_small_window(const SpecFacts& spec) {
   const MaskSpec& mask = spec.mask;
   return mask.kind == MaskSpec::Kind::kSlidingWindow && mask.constant && !spec.interpreted &&
          mask.window >= 0 && mask.window_right >= 0 &&
@@ -42,7 +42,7 @@ bool looks_up_blocks(const ResolvedSpec& resolved) {
     lower(rows, spec::looked_up_block(*snippet, spec::Coord::kQRow));
     lower(keys, spec::looked_up_block(*snippet, spec::Coord::kKvIdx));
   }
-  const int most = 512 / (sm90_packs_gqa(*resolved, walks_map(resolved)) ? resolved->group : 1);
+  const int most = 512 / (sm90_packs_gqa(resolved, walks_map(resolved)) ? resolved->group : 1);
   return rows > 0 && keys > 0 && rows % 128 == 0 && rows % 192 != 0 && keys % 128 == 0 &&
          rows <= most;
 }
@@ -58,19 +58,18 @@ Sm90Traits sum(std::initializer_list<std::pair<Sm90Trait, bool>> facts) {
 Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
   using Kind = MaskSpec::Kind;
   using Score = ScoreModSpec::Kind;
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   const int depth = spec.qk_depth;
   const Score score = spec.score_mod.kind;
-  const bool listed = walks_map(resolved) || lists_tiles(resolved);
-  const bool expressed = contains(spec, Kind::kOr) || contains(spec, Kind::kCustom);
-  const bool tensor = contains(spec, Kind::kMaterialized);
+  const bool listed = walks_map(resolved) || spec.lists_tiles;
+  const bool expressed = spec.contains(Kind::kOr) || spec.contains(Kind::kCustom);
+  const bool tensor = spec.contains(Kind::kMaterialized);
   const bool adds = spec::adds_to_scores(spec.mask);
   const bool simple = spec.mask.kind == Kind::kNull || spec.mask.kind == Kind::kCausal;
-  const LongSequence long_sequence = shown_of_long_sequence(resolved);
   const bool to128 = depth > 96 && depth <= 128;
   // Measured of sequences of one length. NOTE: kernels that split keys would spill.
   const bool capped = score == Score::kSoftcap && !listed && !expressed && !tensor &&
-                      !spec.interpreted && !is_e4m3(spec) && !upcasts_kv(spec) && !splits(spec);
+                      !spec.interpreted && !spec.is_e4m3 && !spec.upcasts_kv && !splits(spec);
   return sum({{kTo64, depth <= 64},
               {kTo96, depth <= 96},
               {kTo128, depth <= 128},
@@ -78,24 +77,24 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
               {kAt256, depth == 256},
               {kVTo128, spec.ov_depth <= 128},
               {kVBelow256, spec.ov_depth < 256},
-              {kE4m3, is_e4m3(spec)},
-              {kDecode, decodes(spec, kSm90ConsumerRows)},
+              {kE4m3, spec.is_e4m3},
+              {kDecode, spec.decodes(kSm90ConsumerRows)},
               {kPaged, spec.page_size > 0},
               {kLse, spec.return_lse},
-              {kOwnO, spec.output_dtype.value_or(spec.qkv_dtype) != spec.qkv_dtype},
+              {kOwnO, spec.o_dtype != spec.qkv_dtype},
               {kNoMask, spec.mask.kind == Kind::kNull},
               {kCausal, spec.mask.kind == Kind::kCausal},
               {kSimple, simple},
-              {kWindowed, spec.mask.kind != Kind::kNull && !contains(spec, Kind::kCausal)},
-              {kSliding, contains(spec, Kind::kSlidingWindow)},
-              {kChunked, contains(spec, Kind::kChunked)},
+              {kWindowed, spec.mask.kind != Kind::kNull && !spec.contains(Kind::kCausal)},
+              {kSliding, spec.contains(Kind::kSlidingWindow)},
+              {kChunked, spec.contains(Kind::kChunked)},
               {kBools, tensor && !adds},
               {kNumbers, tensor && adds},
               {kAdds, adds},
               {kSmallWindow, depth == 64 && spec.ov_depth == 64 && has_small_window(spec)},
-              {kMuchWhole, long_sequence.much_whole},
-              {kRising, long_sequence.rising},
-              {kBlocks, listed && to128 && !lengths_differ(spec) && looks_up_blocks(resolved)},
+              {kMuchWhole, spec.much_whole},
+              {kRising, spec.rising},
+              {kBlocks, listed && to128 && !spec.lengths_differ && looks_up_blocks(resolved)},
               {kIdentity, score == Score::kIdentity},
               {kSoftcap, score == Score::kSoftcap},
               {kLight, (listed || !expressed) && !tensor &&
@@ -103,7 +102,7 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
               {kCapped, capped && to128}});
 }
 
-Sm90Traits sm90_plan_traits(const AttentionSpec& spec, const Sm90Plan& plan) {
+Sm90Traits sm90_plan_traits(const SpecFacts& spec, const Sm90Plan& plan) {
   return sum({{kUpcast, plan.upcasts_kv},
               {kKeyScales, plan.key_scales},
               {kListed, plan.listed},

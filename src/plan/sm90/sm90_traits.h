@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "plan/sm90/sm90_plan.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -99,6 +100,6 @@ const Choice& sm90_first(const Sm90Row<Choice> (&rows)[kSize], Sm90Traits traits
 
 /// The facts of a spec, and of its plan so far: only these change with the plan.
 Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved);
-Sm90Traits sm90_plan_traits(const AttentionSpec& spec, const Sm90Plan& plan);
+Sm90Traits sm90_plan_traits(const SpecFacts& spec, const Sm90Plan& plan);
 
 }  // namespace attnjit

@@ -29,10 +29,10 @@ constexpr std::array kStages{2, 4, 6, 8};
 constexpr std::array kDeepStages{1, 2};
 
 /// Whether a row's maximum moves when its own scores say so: its bits are then its own.
-bool rescales_by_row(const AttentionSpec& spec) { return spec.partition_keys > 0; }
+bool rescales_by_row(const SpecFacts& spec) { return spec.partition_keys > 0; }
 
 /// CTAs that may upcast blocks of K for each other: where the heads of a position are two tiles.
-int most_cluster_of(const AttentionSpec& spec) {
+int most_cluster_of(const SpecFacts& spec) {
   const bool halves = (1 << mla_head_shift(spec)) == 2 * MlaTiles::kRows;
   return halves && spec.cache_format == CacheFormat::kDsv32 ? 2 : 1;
 }
@@ -43,7 +43,7 @@ std::vector<std::int64_t> stages_of(const MlaTiles& tiles) {
 }
 
 /// The mbarriers, in the order in which they lie in shared memory.
-std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const MlaTiles& tiles) {
+std::vector<MlaBarrierGroup> barrier_groups(const SpecFacts& spec, const MlaTiles& tiles) {
   // One lane of each warp that read it hands memory back; what V has not of K, such as the rope's
   // block, is of the warpgroup that makes S. What a CTA upcasts for the other, both hand back to
   // it.
@@ -62,7 +62,7 @@ std::vector<MlaBarrierGroup> barrier_groups(const AttentionSpec& spec, const Mla
 }
 
 /// What follows of the stages and of the cluster: shared memory and barriers, in their order.
-void lay_out(const AttentionSpec& spec, Sm90MlaPlan& plan) {
+void lay_out(const SpecFacts& spec, Sm90MlaPlan& plan) {
   MlaTiles& tiles = plan.tiles;
   // NOTE: not where K is upcast: consumers have no registers for it, and spilled 48 bytes; and a
   // CTA that upcasts for another one has that as its cluster's.
@@ -74,13 +74,13 @@ void lay_out(const AttentionSpec& spec, Sm90MlaPlan& plan) {
 }
 
 /// What a tuning row may choose.
-std::vector<Knob<MlaTiles>> knobs_of(const AttentionSpec& spec, const MlaTiles& tiles) {
+std::vector<Knob<MlaTiles>> knobs_of(const SpecFacts& spec, const MlaTiles& tiles) {
   std::vector<Knob<MlaTiles>> knobs{{"num_stages", &MlaTiles::num_stages, stages_of(tiles)}};
   if (most_cluster_of(spec) > 1) knobs.push_back({"cluster", &MlaTiles::cluster, {1, 2}});
   return knobs;
 }
 
-std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90MlaPlan& plan) {
+std::vector<ConfigConstant> constants_of(const SpecFacts& spec, const Sm90MlaPlan& plan) {
   Constants constants;
   add_mla_constants(spec, plan.tiles, constants);
   constants.add("kThreads", Sm90MlaPlan::kThreads);
@@ -101,7 +101,7 @@ std::vector<ConfigConstant> constants_of(const AttentionSpec& spec, const Sm90Ml
 /// Shares registers out: in all no more than the CTA is launched with, 3 x 168. Copies of a tile in
 /// several boxes take more, and so do copies of rows: most where a lane upcasts them, or copies 32
 /// of K or V.
-void share_registers(const AttentionSpec& spec, Sm90MlaPlan& plan) {
+void share_registers(const SpecFacts& spec, Sm90MlaPlan& plan) {
   const MlaTiles& tiles = plan.tiles;
   const bool one_box = !tiles.row_copies && tiles.box_keys == MlaTiles::kKeys;
   const bool most = tiles.upcast_blocks > 0 || (tiles.row_copies && tiles.own_v);
@@ -119,18 +119,19 @@ void share_registers(const AttentionSpec& spec, Sm90MlaPlan& plan) {
 }  // namespace
 
 std::string sm90_mla_unsupported_reason(const ResolvedSpec& resolved) {
+  const SpecFacts& spec = resolved;
   const PlanOptions& options = resolved.options();
   if (options.pair_cta.value_or(false)) return "sm_90a has no MMA of two CTAs (pair_cta)";
   if (options.debug_waits.value_or(false)) {
-    return fmt::format("{} bounded waits (debug_waits) on sm_90a: O leaves no registers for them",
-                       has_deep_heads(*resolved) ? "heads deeper than 256 (qk_depth) have no"
-                                                 : "absorbed MLA has no");
+    return fmt::format(
+        "{} bounded waits (debug_waits) on sm_90a: O leaves no registers for them",
+        spec.deep_heads ? "heads deeper than 256 (qk_depth) have no" : "absorbed MLA has no");
   }
   return mla_unsupported_reason(resolved);
 }
 
 Result<Sm90MlaPlan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningValues* tuned) {
-  const AttentionSpec& spec = *resolved;
+  const SpecFacts& spec = resolved;
   Sm90MlaPlan plan;
   MlaTiles& tiles = plan.tiles;
   tiles = mla_tiles(resolved);
@@ -192,8 +193,7 @@ std::vector<TuningKnob> sm90_mla_knobs(const KernelPlan& plan) {
   return chosen_knobs(knobs_of(plan.spec, tiles), tiles);
 }
 
-void add_sm90_mla(const AttentionSpec& spec, const Sm90MlaPlan& plan,
-                  nlohmann::ordered_json& json) {
+void add_sm90_mla(const SpecFacts& spec, const Sm90MlaPlan& plan, nlohmann::ordered_json& json) {
   const MlaTiles& tiles = plan.tiles;
   // As of an Sm90Plan, with what this kernel always has.
   const nlohmann::ordered_json fields{{"BM", MlaTiles::kRows},

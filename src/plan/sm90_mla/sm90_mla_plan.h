@@ -13,6 +13,7 @@
 #include "plan/mla/mla_launch.h"
 #include "plan/mla/mla_memory.h"
 #include "plan/mla/mla_tiles.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit {
 
@@ -56,6 +57,6 @@ Status fill_from_sm90_mla(const Sm90MlaPlan& mla, KernelPlan& plan);
 std::vector<TuningKnob> sm90_mla_knobs(const KernelPlan& plan);
 
 /// Adds the plan's own fields to a plan's JSON.
-void add_sm90_mla(const AttentionSpec& spec, const Sm90MlaPlan& plan, nlohmann::ordered_json& json);
+void add_sm90_mla(const SpecFacts& spec, const Sm90MlaPlan& plan, nlohmann::ordered_json& json);
 
 }  // namespace attnjit

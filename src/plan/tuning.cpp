@@ -11,8 +11,9 @@
 
 #include "plan/tables.h"
 #include "spec/json_value.h"
-#include "spec/kinds.h"
 #include "spec/spec_fields.h"
+#include "spec/spec_reader.h"
+#include "spec/text.h"
 
 namespace attnjit {
 namespace {
@@ -21,105 +22,15 @@ using spec::JsonMember;
 using spec::JsonValue;
 using spec::SpecField;
 
-std::string in_quotes(std::string_view name) { return fmt::format("\"{}\"", name); }
-
-// What a spec's field is, as canonical JSON text; for a mask or a score modification its kind.
-struct FieldText {
-  const AttentionSpec& spec;
-
-  std::string operator()(int AttentionSpec::*member) const { return std::to_string(spec.*member); }
-  std::string operator()(bool AttentionSpec::*member) const {
-    return spec.*member ? "true" : "false";
-  }
-  std::string operator()(Arch AttentionSpec::*member) const {
-    return in_quotes(to_string(spec.*member));
-  }
-  template <spec::NamedEnum Enum>
-  std::string operator()(Enum AttentionSpec::*member) const {
-    return in_quotes(spec::to_string(spec.*member));
-  }
-  std::string operator()(Dtype AttentionSpec::*member) const {
-    return in_quotes(to_string(spec.*member));
-  }
-  std::string operator()(std::optional<Dtype> AttentionSpec::*member) const {
-    return spec.*member ? in_quotes(to_string(*(spec.*member))) : "null";
-  }
-  std::string operator()(MaskSpec AttentionSpec::*member) const {
-    return in_quotes(spec::row_of(spec.*member).name);
-  }
-  std::string operator()(ScoreModSpec AttentionSpec::*member) const {
-    return in_quotes(spec::row_of(spec.*member).name);
-  }
-  // Plan options are chosen, not matched.
-  std::string operator()(std::optional<int> PlanOptions::*) const { return {}; }
-  std::string operator()(std::optional<bool> PlanOptions::*) const { return {}; }
-};
-
-// The same text of a value in a row's match; nothing where no spec can have it.
-struct MatchText {
-  const SpecField& field;
-  const JsonValue& value;
-
-  using Text = std::optional<std::string>;
-
-  bool is_string() const { return value.type == JsonValue::Type::kString; }
-  Text operator()(int AttentionSpec::*) const {
-    const bool good = value.type == JsonValue::Type::kInteger && value.integer >= field.min &&
-                      value.integer <= field.max;
-    return good ? Text(std::to_string(value.integer)) : std::nullopt;
-  }
-  Text operator()(bool AttentionSpec::*) const {
-    if (value.type != JsonValue::Type::kBool) return std::nullopt;
-    return value.boolean ? "true" : "false";
-  }
-  Text operator()(Arch AttentionSpec::*) const {
-    if (!is_string() || !arch_from_string(value.text)) return std::nullopt;
-    return in_quotes(value.text);
-  }
-  template <spec::NamedEnum Enum>
-  Text operator()(Enum AttentionSpec::*) const {
-    if (!is_string() || !spec::from_string<Enum>(value.text)) return std::nullopt;
-    return in_quotes(value.text);
-  }
-  Text operator()(Dtype AttentionSpec::*) const { return dtype(); }
-  Text operator()(std::optional<Dtype> AttentionSpec::*) const {
-    return value.type == JsonValue::Type::kNull ? Text("null") : dtype();
-  }
-  Text operator()(MaskSpec AttentionSpec::*) const { return kind<MaskSpec>(); }
-  Text operator()(ScoreModSpec AttentionSpec::*) const { return kind<ScoreModSpec>(); }
-  Text operator()(std::optional<int> PlanOptions::*) const { return std::nullopt; }
-  Text operator()(std::optional<bool> PlanOptions::*) const { return std::nullopt; }
-
- private:
-  Text dtype() const {
-    const std::optional<Dtype> known = is_string() ? dtype_from_string(value.text) : std::nullopt;
-    const bool good =
-        known && std::find(field.dtypes.begin(), field.dtypes.end(), *known) != field.dtypes.end();
-    return good ? Text(in_quotes(to_string(*known))) : std::nullopt;
-  }
-  template <class Node>
-  Text kind() const {
-    for (const spec::KindRow<Node>& row : spec::kinds<Node>()) {
-      if (is_string() && row.name == value.text) return in_quotes(row.name);
-    }
-    return std::nullopt;
-  }
-};
-
-bool is_option(const SpecField& field) {
-  return std::holds_alternative<std::optional<int> PlanOptions::*>(field.member) ||
-         std::holds_alternative<std::optional<bool> PlanOptions::*>(field.member);
-}
-
 const SpecField* find_match_field(std::string_view name) {
   const SpecField* field = spec::find_field(name);
-  return field == nullptr || is_option(*field) ? nullptr : field;
+  return field == nullptr || spec::is_option(*field) ? nullptr : field;
 }
 
 std::string match_names() {
   std::string names;
   for (const SpecField& field : spec::spec_fields()) {
-    if (is_option(field)) continue;
+    if (spec::is_option(field)) continue;
     if (!names.empty()) names += ", ";
     names += field.name;
   }
@@ -178,9 +89,9 @@ class TableReader {
 
   void read_else(const JsonValue& others, Tuning& tuning) {
     if (others.type != JsonValue::Type::kString || others.text != kModelledTuning) {
-      problem(
-          others, "else",
-          fmt::format("is {}; allowed: {}", spec::describe(others), in_quotes(kModelledTuning)));
+      problem(others, "else",
+              fmt::format("is {}; allowed: {}", spec::describe(others),
+                          spec::in_quotes(kModelledTuning)));
       return;
     }
     Result<Tuning> carried = tuning_from_json(kModelledTuning);
@@ -213,7 +124,7 @@ class TableReader {
         problem(member.value, path, "is no field to match; allowed: " + match_names());
         continue;
       }
-      const auto text = std::visit(MatchText{*field, member.value}, field->member);
+      const auto text = spec::field_text_of(*field, member.value);
       if (text) {
         row.match[member.name] = *text;
       } else {
@@ -283,8 +194,7 @@ const TuningRow* find_tuning(const Tuning& tuning, const AttentionSpec& resolved
     bool matches = true;
     for (const auto& [name, value] : row.match) {
       const SpecField* field = find_match_field(name);
-      matches =
-          matches && field != nullptr && std::visit(FieldText{resolved}, field->member) == value;
+      matches = matches && field != nullptr && spec::field_text(*field, resolved) == value;
     }
     if (matches && (best == nullptr || goes_before(row, *best))) best = &row;
   }
@@ -296,10 +206,10 @@ std::map<std::string, std::string> tuning_match(const AttentionSpec& resolved) {
   for (const SpecField& field : spec::spec_fields()) {
     const auto* number = std::get_if<int AttentionSpec::*>(&field.member);
     const auto is = [&](auto member) { return number != nullptr && *number == member; };
-    if (is_option(field) || is(&AttentionSpec::num_q_heads)) continue;
+    if (spec::is_option(field) || is(&AttentionSpec::num_q_heads)) continue;
     if (is(&AttentionSpec::max_q_len) && resolved.max_q_len == 0) continue;
     if (is(&AttentionSpec::max_seq_len) && resolved.max_seq_len == 0) continue;
-    std::string text = std::visit(FieldText{resolved}, field.member);
+    std::string text = spec::field_text(field, resolved);
     if (text != "null") match[std::string(field.name)] = std::move(text);
   }
   return match;

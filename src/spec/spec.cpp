@@ -32,8 +32,12 @@ class Validator {
   explicit Validator(const AttentionSpec& attention) : spec_(attention) {}
 
   spec::CheckedSpec run(const PlanOptions& options) {
+    const struct {
+      const AttentionSpec& spec;
+      const PlanOptions& options;
+    } given{spec_, options};
     for (const SpecField& field : spec::spec_fields()) {
-      std::visit([&](auto member) { check(field, member, options); }, field.member);
+      spec::visit_field(field, given, [&](const auto& value) { check(field, value); });
     }
     check_shape();
     int materialized = 0;
@@ -50,9 +54,9 @@ class Validator {
         make_error(ErrorCode::kInvalid, std::move(message), std::move(field), std::move(hint)));
   }
 
-  // --- fields, by the type of their member -----------------------------------------------------
+  // --- fields, by their type --------------------------------------------------------------------
 
-  void check_int(const SpecField& field, int value) {
+  void check(const SpecField& field, int value) {
     if (value == field.unset) return;
     const bool good = field.values.empty() ? value >= field.min && value <= field.max
                                            : std::find(field.values.begin(), field.values.end(),
@@ -62,28 +66,18 @@ class Validator {
               fmt::format("is {}; allowed: {}", value, spec::allowed(field)));
     }
   }
-  void check_dtype(const SpecField& field, Dtype value) {
+  void check(const SpecField& field, Dtype value) {
     if (std::find(field.dtypes.begin(), field.dtypes.end(), value) == field.dtypes.end()) {
       problem(std::string(field.name),
               fmt::format("is {}; allowed: {}", to_string(value), spec::allowed(field)));
     }
   }
-  void check(const SpecField& field, int AttentionSpec::*member, const PlanOptions&) {
-    check_int(field, spec_.*member);
+  template <class T>
+  void check(const SpecField& field, const std::optional<T>& value) {
+    if (value) check(field, *value);
   }
-  void check(const SpecField& field, std::optional<int> PlanOptions::*member,
-             const PlanOptions& options) {
-    if (options.*member) check_int(field, *(options.*member));
-  }
-  void check(const SpecField& field, Dtype AttentionSpec::*member, const PlanOptions&) {
-    check_dtype(field, spec_.*member);
-  }
-  void check(const SpecField& field, std::optional<Dtype> AttentionSpec::*member,
-             const PlanOptions&) {
-    if (spec_.*member) check_dtype(field, *(spec_.*member));
-  }
-  template <class Member>
-  void check(const SpecField&, Member, const PlanOptions&) {}  // every value is good, or see below
+  template <class T>
+  void check(const SpecField&, const T&) {}  // every value is good, or see below
 
   /// Whether the spec says that there are parts, or may be.
   bool splits_keys() const {

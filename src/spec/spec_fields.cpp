@@ -29,149 +29,92 @@ constexpr int kQueryTiles[] = {1, 2};
 using A = AttentionSpec;
 using O = PlanOptions;
 
+// By what a field takes beside its type: the integers from one to another, of which `unset` says
+// "left out"; nothing but these integers or element types; nothing more.
+constexpr SpecField field(std::string_view name, SpecField::Member member, std::string_view help,
+                          int min, int max = INT_MAX, std::optional<int> unset = {}) {
+  return {.name = name, .member = member, .help = help, .min = min, .max = max, .unset = unset};
+}
+constexpr SpecField field(std::string_view name, SpecField::Member member, std::string_view help,
+                          std::span<const int> values) {
+  return {.name = name, .member = member, .help = help, .values = values};
+}
+constexpr SpecField field(std::string_view name, SpecField::Member member, std::string_view help,
+                          std::span<const Dtype> dtypes) {
+  return {.name = name, .member = member, .help = help, .dtypes = dtypes};
+}
+constexpr SpecField field(std::string_view name, SpecField::Member member, std::string_view help) {
+  return {.name = name, .member = member, .help = help};
+}
+constexpr SpecField required(SpecField field) {
+  field.required = true;
+  return field;
+}
+
 const std::array kFields{
-    SpecField{.name = "arch",
-              .member = &A::arch,
-              .help = "the exact GPU architecture to generate for; native, or left out: that of "
-                      "the GPU at hand"},
-    SpecField{.name = "num_q_heads",
-              .member = &A::num_q_heads,
-              .help = "query heads",
-              .required = true,
-              .min = 1,
-              .max = kMaxHeads},
-    SpecField{.name = "group",
-              .member = &A::group,
-              .help = "query heads per key-value head (num_kv_heads = num_q_heads / group)",
-              .min = 1,
-              .max = kMaxHeads},
-    SpecField{.name = "qk_depth",
-              .member = &A::qk_depth,
-              .help = "elements per row of Q and K",
-              .required = true,
-              .min = 1,
-              .max = kMaxDepth},
-    SpecField{.name = "ov_depth",
-              .member = &A::ov_depth,
-              .help = "elements per row of V and O (default: qk_depth; mla: less the rope's 64)",
-              .min = 1,
-              .max = kMaxDepth,
-              .unset = 0},
-    SpecField{.name = "qkv_dtype",
-              .member = &A::qkv_dtype,
-              .help = "element type of Q, K and V",
-              .dtypes = kMmaDtypes},
-    SpecField{.name = "kv_dtype",
-              .member = &A::kv_dtype,
-              .help = "element type of K and V (default: qkv_dtype; e4m3 beside bf16 and fp16)",
-              .dtypes = kMmaDtypes},
-    SpecField{.name = "output_dtype",
-              .member = &A::output_dtype,
-              .help = "element type of O (default: qkv_dtype; bf16 for e4m3)",
-              .dtypes = kOutputDtypes},
-    SpecField{.name = "rope_dtype",
-              .member = &A::rope_dtype,
-              .help = "element type of the rope part (default: qkv_dtype where "
-                      "qk_depth > ov_depth; bf16 and fp16 beside e4m3 with mla prefill)",
-              .dtypes = kMmaDtypes},
-    SpecField{.name = "rope_gmem_dtype",
-              .member = &A::rope_gmem_dtype,
-              .help = "how the rope part lies in memory (default: rope_dtype)",
-              .dtypes = kMmaDtypes},
-    SpecField{.name = "scales",
-              .member = &A::scales,
-              .help = "who has a scale of its own, of q, k and v that are e4m3"},
-    SpecField{.name = "scale_dtype",
-              .member = &A::scale_dtype,
-              .help = "element type of the per-token scales",
-              .dtypes = kScaleDtypes},
-    SpecField{.name = "mla",
-              .member = &A::mla,
-              .help = "multi-head latent attention: prefill (192/128), decode (absorbed 576/512)"},
-    SpecField{.name = "cache_format",
-              .member = &A::cache_format,
-              .help = "how absorbed MLA's K lies in memory: plain, or dsv32's 656 bytes per row"},
-    SpecField{.name = "v_layout",
-              .member = &A::v_layout,
-              .help = "how V lies in memory: in rows; no kernel takes it transposed"},
-    SpecField{.name = "page_size",
-              .member = &A::page_size,
-              .help = "rows of K and V per page; 0: not paged",
-              .min = 0,
-              .max = 1 << 20},
-    SpecField{.name = "ragged", .member = &A::ragged, .help = "sequences packed by q_offsets"},
-    SpecField{.name = "ragged_kv",
-              .member = &A::ragged_kv,
-              .help = "keys and values of the sequences packed by kv_offsets"},
-    SpecField{.name = "kv_lens_exclude_new",
-              .member = &A::kv_lens_exclude_new,
-              .help = "kv_lens leave out the rows of this call, which the cache holds already"},
-    SpecField{.name = "sink", .member = &A::sink, .help = "one extra logit per head in the sum"},
-    SpecField{.name = "return_lse",
-              .member = &A::return_lse,
-              .help = "also write the log-sum-exp of each row"},
-    SpecField{.name = "lse_includes_sink",
-              .member = &A::lse_includes_sink,
-              .help = "the LSE counts the sink (default true)"},
-    SpecField{.name = "merge",
-              .member = &A::merge,
-              .help = "a kernel that merges pairs of o and lse over different keys"},
-    SpecField{.name = "accumulate",
-              .member = &A::accumulate,
-              .help = "merge into the o and lse that the call is given"},
-    SpecField{.name = "num_partitions",
-              .member = &A::num_partitions,
-              .help =
-                  "parts that kv_len is split into; 0: chosen at launch (default: 0 in a ragged "
-                  "batch, otherwise 1)",
-              .min = 0,
-              .max = 65535,
-              .unset = A::kDefaultPartitions},
-    SpecField{.name = "partition_keys",
-              .member = &A::partition_keys,
-              .help = "keys of each partition, whatever else is in the batch; 0: not fixed",
-              .min = 0,
-              .max = 1 << 30},
-    SpecField{
-        .name = "topk",
-        .member = &A::topk,
-        .help = "keys that a row's list (topk_indices) names, which alone it sees; 0: no lists",
-        .min = 0,
-        .max = 1 << 20},
-    SpecField{.name = "max_q_len",
-              .member = &A::max_q_len,
-              .help = "bound on q_len that the kernel may rely on; 0: none",
-              .min = 0},
-    SpecField{.name = "max_seq_len",
-              .member = &A::max_seq_len,
-              .help = "bound on kv_len that the kernel may rely on; 0: none",
-              .min = 0},
-    SpecField{.name = "mask", .member = &A::mask, .help = "which keys a query sees"},
-    SpecField{.name = "score_mod",
-              .member = &A::score_mod,
-              .help = "how a score is changed before masking"},
-    SpecField{.name = "interpreted",
-              .member = &A::interpreted,
-              .help = "the kernel interprets the custom code, and serves any that fits its shape"},
-    SpecField{.name = "swizzle_bytes",
-              .member = &O::swizzle_bytes,
-              .help = "shared-memory swizzle of Q, K and V tiles (default: chosen)",
-              .values = kSwizzles},
-    SpecField{.name = "num_qo",
-              .member = &O::num_qo,
-              .help = "query tiles per CTA (default: chosen)",
-              .values = kQueryTiles},
-    SpecField{.name = "pair_cta",
-              .member = &O::pair_cta,
-              .help = "two CTAs share one MMA (default: chosen)"},
-    SpecField{.name = "debug_waits",
-              .member = &O::debug_waits,
-              .help = "bound each wait in time, and record one that does not end (default: off)"},
-    SpecField{.name = "mask_map",
-              .member = &O::mask_map,
-              .help = "walk a map of the mask also where it needs none, for lists of blocks, too "
-                      "(default: off)"},
-};
+    field(
+        "arch", &A::arch,
+        "the exact GPU architecture to generate for; native, or left out: that of the GPU at hand"),
+    required(field("num_q_heads", &A::num_q_heads, "query heads", 1, kMaxHeads)),
+    field("group", &A::group, "query heads per key-value head (num_kv_heads = num_q_heads / group)",
+          1, kMaxHeads),
+    required(field("qk_depth", &A::qk_depth, "elements per row of Q and K", 1, kMaxDepth)),
+    field("ov_depth", &A::ov_depth,
+          "elements per row of V and O (default: qk_depth; mla: less the rope's 64)", 1, kMaxDepth,
+          0),
+    field("qkv_dtype", &A::qkv_dtype, "element type of Q, K and V", kMmaDtypes),
+    field("kv_dtype", &A::kv_dtype,
+          "element type of K and V (default: qkv_dtype; e4m3 beside bf16 and fp16)", kMmaDtypes),
+    field("output_dtype", &A::output_dtype, "element type of O (default: qkv_dtype; bf16 for e4m3)",
+          kOutputDtypes),
+    field("rope_dtype", &A::rope_dtype,
+          "element type of the rope part (default: qkv_dtype where qk_depth > ov_depth; bf16 and "
+          "fp16 beside e4m3 with mla prefill)",
+          kMmaDtypes),
+    field("rope_gmem_dtype", &A::rope_gmem_dtype,
+          "how the rope part lies in memory (default: rope_dtype)", kMmaDtypes),
+    field("scales", &A::scales, "who has a scale of its own, of q, k and v that are e4m3"),
+    field("scale_dtype", &A::scale_dtype, "element type of the per-token scales", kScaleDtypes),
+    field("mla", &A::mla,
+          "multi-head latent attention: prefill (192/128), decode (absorbed 576/512)"),
+    field("cache_format", &A::cache_format,
+          "how absorbed MLA's K lies in memory: plain, or dsv32's 656 bytes per row"),
+    field("v_layout", &A::v_layout, "how V lies in memory: in rows; no kernel takes it transposed"),
+    field("page_size", &A::page_size, "rows of K and V per page; 0: not paged", 0, 1 << 20),
+    field("ragged", &A::ragged, "sequences packed by q_offsets"),
+    field("ragged_kv", &A::ragged_kv, "keys and values of the sequences packed by kv_offsets"),
+    field("kv_lens_exclude_new", &A::kv_lens_exclude_new,
+          "kv_lens leave out the rows of this call, which the cache holds already"),
+    field("sink", &A::sink, "one extra logit per head in the sum"),
+    field("return_lse", &A::return_lse, "also write the log-sum-exp of each row"),
+    field("lse_includes_sink", &A::lse_includes_sink, "the LSE counts the sink (default true)"),
+    field("merge", &A::merge, "a kernel that merges pairs of o and lse over different keys"),
+    field("accumulate", &A::accumulate, "merge into the o and lse that the call is given"),
+    field("num_partitions", &A::num_partitions,
+          "parts that kv_len is split into; 0: chosen at launch (default: 0 in a ragged batch, "
+          "otherwise 1)",
+          0, 65535, A::kDefaultPartitions),
+    field("partition_keys", &A::partition_keys,
+          "keys of each partition, whatever else is in the batch; 0: not fixed", 0, 1 << 30),
+    field("topk", &A::topk,
+          "keys that a row's list (topk_indices) names, which alone it sees; 0: no lists", 0,
+          1 << 20),
+    field("max_q_len", &A::max_q_len, "bound on q_len that the kernel may rely on; 0: none", 0),
+    field("max_seq_len", &A::max_seq_len, "bound on kv_len that the kernel may rely on; 0: none",
+          0),
+    field("mask", &A::mask, "which keys a query sees"),
+    field("score_mod", &A::score_mod, "how a score is changed before masking"),
+    field("interpreted", &A::interpreted,
+          "the kernel interprets the custom code, and serves any that fits its shape"),
+    field("swizzle_bytes", &O::swizzle_bytes,
+          "shared-memory swizzle of Q, K and V tiles (default: chosen)", kSwizzles),
+    field("num_qo", &O::num_qo, "query tiles per CTA (default: chosen)", kQueryTiles),
+    field("pair_cta", &O::pair_cta, "two CTAs share one MMA (default: chosen)"),
+    field("debug_waits", &O::debug_waits,
+          "bound each wait in time, and record one that does not end (default: off)"),
+    field("mask_map", &O::mask_map,
+          "walk a map of the mask also where it needs none, for lists of blocks, too (default: "
+          "off)")};
 
 constexpr std::string_view kMlaNames[] = {"none", "prefill", "decode"};
 constexpr std::string_view kCacheFormatNames[] = {"plain", "dsv32"};
@@ -185,29 +128,25 @@ static_assert(std::size(kParamTypes) == static_cast<std::size_t>(ParamSpec::Type
 struct AllowedText {
   const SpecField& field;
 
-  std::string integer() const {
+  std::string operator()(int) const {
     if (!field.values.empty()) return fmt::format("{}", fmt::join(field.values, ", "));
     if (field.max == INT_MAX) return fmt::format("an integer, {} or more", field.min);
     return fmt::format("an integer, {} to {}", field.min, field.max);
   }
-  std::string dtype() const { return join(dtype_names(field.dtypes)); }
-
-  std::string operator()(int A::*) const { return integer(); }
-  std::string operator()(std::optional<int> O::*) const { return integer(); }
-  std::string operator()(bool A::*) const { return "true, false"; }
-  std::string operator()(std::optional<bool> O::*) const { return "true, false"; }
-  std::string operator()(Arch A::*) const { return architecture_names(); }
+  std::string operator()(bool) const { return "true, false"; }
+  std::string operator()(Arch) const { return architecture_names(); }
+  std::string operator()(Dtype) const { return join(dtype_names(field.dtypes)); }
   template <NamedEnum Enum>
-  std::string operator()(Enum A::*) const {
-    return join(names_of(Enum{}));
+  std::string operator()(Enum value) const {
+    return join(names_of(value));
   }
-  std::string operator()(Dtype A::*) const { return dtype(); }
-  std::string operator()(std::optional<Dtype> A::*) const { return dtype(); }
-  std::string operator()(MaskSpec A::*) const {
-    return "a name or an object with `kind`: " + join(kind_names<MaskSpec>());
+  template <class T>
+  std::string operator()(const std::optional<T>&) const {
+    return (*this)(T{});
   }
-  std::string operator()(ScoreModSpec A::*) const {
-    return "a name or an object with `kind`: " + join(kind_names<ScoreModSpec>());
+  template <Masking Node>
+  std::string operator()(const Node&) const {
+    return "a name or an object with `kind`: " + join(kind_names<Node>());
   }
 };
 
@@ -222,7 +161,9 @@ const SpecField* find_field(std::string_view name) {
   return nullptr;
 }
 
-std::string allowed(const SpecField& field) { return std::visit(AllowedText{field}, field.member); }
+std::string allowed(const SpecField& field) {
+  return visit_field(field, SpecDocument{}, AllowedText{field});
+}
 
 int default_partitions(const AttentionSpec& spec) {
   const bool chosen = spec.ragged && !spec.merge && !spec.accumulate && spec.partition_keys == 0 &&

@@ -28,6 +28,10 @@ concept NamedEnum = std::is_enum_v<Enum> && requires(Enum value) {
   names_of(value);
 };
 
+/// What `mask` and `score_mod` are.
+template <class Node>
+concept Masking = std::is_same_v<Node, MaskSpec> || std::is_same_v<Node, ScoreModSpec>;
+
 template <NamedEnum Enum>
 std::string_view to_string(Enum value) {
   return names_of(value)[static_cast<std::size_t>(value)];
@@ -64,8 +68,32 @@ struct SpecField {
 std::span<const SpecField> spec_fields();
 const SpecField* find_field(std::string_view name);
 
+/// Whether a field is one of PlanOptions.
+inline bool is_option(const SpecField& field) {
+  return std::holds_alternative<std::optional<int> PlanOptions::*>(field.member) ||
+         std::holds_alternative<std::optional<bool> PlanOptions::*>(field.member);
+}
+
+/// Calls visit() with what a document has of a field: an int, bool, Arch, NamedEnum, Dtype or
+/// Masking, or an optional one.
+template <class Document, class Visit>
+decltype(auto) visit_field(const SpecField& field, Document&& document, Visit&& visit) {
+  return std::visit(
+      [&](auto member) -> decltype(auto) {
+        if constexpr (std::is_invocable_v<decltype(member), PlanOptions>) {
+          return visit(document.options.*member);
+        } else {
+          return visit(document.spec.*member);
+        }
+      },
+      field.member);
+}
+
 /// What a field takes, for messages and --help: "an integer, 1 to 16384", "bf16, fp16, e4m3".
 std::string allowed(const SpecField& field);
+
+/// What a spec's field is, as canonical JSON text; of a mask or a score modification its kind.
+std::string field_text(const SpecField& field, const AttentionSpec& spec);
 
 /// The num_partitions of a spec that says nothing of them.
 int default_partitions(const AttentionSpec& spec);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdint>
 #include <utility>
@@ -20,52 +21,43 @@ namespace {
 
 constexpr std::size_t kMaxManifestBytes = std::size_t{16} << 20;
 
-enum class FlagType { kInt, kBool, kName, kNameOrJson };
+enum class FlagType : std::uint8_t { kInt, kBool, kName, kNameOrJson };
+constexpr std::array kTypeNames{"INT", "BOOL", "NAME", "NAME|JSON"};
 
 struct TypeOf {
-  FlagType operator()(int AttentionSpec::*) const { return FlagType::kInt; }
-  FlagType operator()(std::optional<int> PlanOptions::*) const { return FlagType::kInt; }
-  FlagType operator()(bool AttentionSpec::*) const { return FlagType::kBool; }
-  FlagType operator()(std::optional<bool> PlanOptions::*) const { return FlagType::kBool; }
-  FlagType operator()(MaskSpec AttentionSpec::*) const { return FlagType::kNameOrJson; }
-  FlagType operator()(ScoreModSpec AttentionSpec::*) const { return FlagType::kNameOrJson; }
-  template <class Member>
-  FlagType operator()(Member) const {
+  FlagType operator()(int) const { return FlagType::kInt; }
+  FlagType operator()(bool) const { return FlagType::kBool; }
+  template <Masking Node>
+  FlagType operator()(const Node&) const {
+    return FlagType::kNameOrJson;
+  }
+  template <class T>
+  FlagType operator()(const std::optional<T>&) const {
+    return (*this)(T{});
+  }
+  template <class Enum>
+  FlagType operator()(Enum) const requires std::is_enum_v<Enum> {
     return FlagType::kName;
   }
 };
 
 struct IsOptional {
-  template <class T, class Owner>
-  bool operator()(std::optional<T> Owner::*) const {
-    return true;
-  }
-  template <class Member>
-  bool operator()(Member) const {
+  template <class T>
+  bool operator()(const T&) const {
     return false;
+  }
+  template <class T>
+  bool operator()(const std::optional<T>&) const {
+    return true;
   }
 };
 
-FlagType type_of(const SpecField& field) { return std::visit(TypeOf{}, field.member); }
+FlagType type_of(const SpecField& field) { return visit_field(field, SpecDocument{}, TypeOf{}); }
 
 std::string flag_name(std::string_view field) {
   std::string name = "--" + std::string(field);
   std::replace(name.begin(), name.end(), '_', '-');
   return name;
-}
-
-std::string_view type_name(FlagType type) {
-  switch (type) {
-    case FlagType::kInt:
-      return "INT";
-    case FlagType::kBool:
-      return "BOOL";
-    case FlagType::kName:
-      return "NAME";
-    case FlagType::kNameOrJson:
-      return "NAME|JSON";
-  }
-  return "";
 }
 
 template <class Node>
@@ -101,7 +93,7 @@ Error bad_value(const SpecField& field, std::string_view text) {
 
 Result<JsonValue> parse_text(const SpecField& field, std::string_view text) {
   JsonValue value;
-  if (text == "null" && std::visit(IsOptional{}, field.member)) return value;
+  if (text == "null" && visit_field(field, SpecDocument{}, IsOptional{})) return value;
   switch (type_of(field)) {
     case FlagType::kInt: {
       const char* end = text.data() + text.size();
@@ -142,7 +134,7 @@ const std::vector<SpecFlag>& spec_flags() {
     for (const SpecField& field : spec_fields()) {
       const FlagType type = type_of(field);
       all.push_back({flag_name(field.name), std::string(field.name), type == FlagType::kBool,
-                     std::string(type_name(type)),
+                     kTypeNames.at(static_cast<std::size_t>(type)),
                      fmt::format("{}: {}", field.help, allowed(field)), values_of(field)});
     }
     return all;

@@ -72,58 +72,23 @@ ordered_json node_json(const Node& node) {
   return name_or_object(std::move(object));
 }
 
-/// Writes one field, or nothing where it has its default.
-struct FieldWriter {
-  const SpecField& field;
-  const AttentionSpec& attention;
-  const PlanOptions& options;
-  ordered_json& object;
-
-  static const AttentionSpec& defaults() {
-    static const AttentionSpec value;
-    return value;
-  }
-  void put(ordered_json value) const { object[std::string(field.name)] = std::move(value); }
-
-  template <class Member>
-  bool is_default(Member member) const {
-    return !field.required && attention.*member == defaults().*member;
-  }
-
-  void operator()(int AttentionSpec::*member) const {
-    // NOTE: specs that say the same have one canonical form.
-    const bool by_default = member == &AttentionSpec::num_partitions &&
-                            attention.num_partitions == spec::default_partitions(attention);
-    if (!by_default && !is_default(member)) put(attention.*member);
-  }
-  void operator()(bool AttentionSpec::*member) const {
-    if (!is_default(member)) put(attention.*member);
-  }
-  // NOTE: always: JSON without one is for the GPU at hand.
-  void operator()(Arch AttentionSpec::*member) const { put(to_string(attention.*member)); }
+/// A field's value; null where an optional one is unset.
+struct ValueJson {
+  ordered_json operator()(int value) const { return value; }
+  ordered_json operator()(bool value) const { return value; }
+  ordered_json operator()(Arch value) const { return to_string(value); }
+  ordered_json operator()(Dtype value) const { return to_string(value); }
   template <spec::NamedEnum Enum>
-  void operator()(Enum AttentionSpec::*member) const {
-    if (!is_default(member)) put(spec::to_string(attention.*member));
+  ordered_json operator()(Enum value) const {
+    return spec::to_string(value);
   }
-  void operator()(Dtype AttentionSpec::*member) const {
-    if (!is_default(member)) put(to_string(attention.*member));
+  template <class T>
+  ordered_json operator()(const std::optional<T>& value) const {
+    return value ? (*this)(*value) : ordered_json();
   }
-  void operator()(std::optional<Dtype> AttentionSpec::*member) const {
-    if (attention.*member) put(to_string(*(attention.*member)));
-  }
-  void operator()(MaskSpec AttentionSpec::*member) const {
-    if ((attention.*member).kind != MaskSpec::Kind::kNull) put(node_json(attention.*member));
-  }
-  void operator()(ScoreModSpec AttentionSpec::*member) const {
-    if ((attention.*member).kind != ScoreModSpec::Kind::kIdentity) {
-      put(node_json(attention.*member));
-    }
-  }
-  void operator()(std::optional<int> PlanOptions::*member) const {
-    if (options.*member) put(*(options.*member));
-  }
-  void operator()(std::optional<bool> PlanOptions::*member) const {
-    if (options.*member) put(*(options.*member));
+  template <spec::Masking Node>
+  ordered_json operator()(const Node& node) const {
+    return node_json(node);
   }
 };
 
@@ -141,13 +106,31 @@ Result<SpecDocument> spec_from_json(std::string_view json) {
 }
 
 std::string spec_to_json(const AttentionSpec& attention, const PlanOptions& options) {
+  static const SpecDocument kDefaults;
+  const struct {
+    const AttentionSpec& spec;
+    const PlanOptions& options;
+  } given{attention, options};
   ordered_json object = ordered_json::object();
   for (const SpecField& field : spec::spec_fields()) {
-    std::visit(FieldWriter{field, attention, options, object}, field.member);
+    ordered_json value = spec::visit_field(field, given, ValueJson{});
+    // NOTE: specs that say the same have one canonical form. JSON without an arch is for the GPU at
+    // hand, and so each has one.
+    const bool by_default =
+        value == spec::visit_field(field, kDefaults, ValueJson{}) ||
+        (field.name == "num_partitions" && value == spec::default_partitions(attention));
+    if (field.required || field.name == "arch" || !by_default) {
+      object[std::string(field.name)] = std::move(value);
+    }
   }
   // NOTE: `replace`, because a spec made in C++ may hold bytes that are not UTF-8, and dump would
   // throw.
   return object.dump(-1, ' ', true, ordered_json::error_handler_t::replace);
+}
+
+std::string spec::field_text(const SpecField& field, const AttentionSpec& attention) {
+  const ordered_json value = visit_field(field, SpecDocument{attention, {}}, ValueJson{});
+  return (value.is_object() ? value["kind"] : value).dump();
 }
 
 }  // namespace attnjit

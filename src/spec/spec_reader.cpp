@@ -49,6 +49,10 @@ class Reader {
   /// Of the spec that was read.
   ArchFrom arch_from() const { return arch_from_; }
 
+  void read(const SpecField& field, const JsonValue& value, SpecDocument& document) {
+    visit_field(field, document, FieldVisitor{*this, field, value});
+  }
+
   void read(const JsonValue& root, SpecDocument& document) {
     if (root.type != JsonValue::Type::kObject) {
       problem("", "is " + describe(root) + "; allowed: an object with the spec's fields", root);
@@ -59,7 +63,7 @@ class Reader {
     check_members(root, "", "a spec", names);
     for (const SpecField& field : spec_fields()) {
       if (const JsonValue* value = root.find(field.name)) {
-        read_field(field, *value, document);
+        read(field, *value, document);
       } else if (field.required) {
         problem(std::string(field.name), "is missing; allowed: " + allowed(field), root);
       }
@@ -198,13 +202,12 @@ class Reader {
     });
   }
 
-  // --- top-level fields, by the type of their member -------------------------------------------
+  // --- top-level fields, by their type ----------------------------------------------------------
 
   struct FieldVisitor {
     Reader& reader;
     const SpecField& field;
     const JsonValue& value;
-    SpecDocument& document;
 
     std::string name() const { return std::string(field.name); }
 
@@ -218,61 +221,50 @@ class Reader {
       }
       return read;
     }
-    std::optional<Dtype> dtype() const {
-      return reader.dtype_of(name(), value, allowed(field), field.dtypes);
+    bool take(auto read, auto& into) const {
+      if (read) into = *read;
+      return read.has_value();
     }
-    /// An optional field may be null: left to its default.
-    bool is_unset() const { return value.type == Type::kNull; }
 
-    void operator()(int AttentionSpec::*member) const {
-      if (const auto read = integer()) document.spec.*member = *read;
-    }
-    void operator()(bool AttentionSpec::*member) const {
-      if (const auto read = reader.boolean(name(), value)) document.spec.*member = *read;
-    }
-    void operator()(Arch AttentionSpec::*member) const {
+    bool operator()(int& into) const { return take(integer(), into); }
+    bool operator()(bool& into) const { return take(reader.boolean(name(), value), into); }
+    bool operator()(Arch& into) const {
       const bool native = value.type == Type::kString && value.text == kNativeArch;
       reader.arch_from_ = native ? ArchFrom::kNative : ArchFrom::kSpec;
-      if (native) return;
-      const auto read = reader.name_of(
-          name(), value, fmt::format("{}, {}", allowed(field), kNativeArch),
-          [](std::string_view text) { return arch_from_string(text); }, arch_suggestion);
-      if (read) document.spec.*member = *read;
+      return native || take(reader.name_of(
+                                name(), value, fmt::format("{}, {}", allowed(field), kNativeArch),
+                                [](std::string_view text) { return arch_from_string(text); },
+                                arch_suggestion),
+                            into);
     }
     template <NamedEnum Enum>
-    void operator()(Enum AttentionSpec::*member) const {
-      const auto read =
-          reader.name_of(name(), value, allowed(field), names_of(Enum{}),
-                         [](std::string_view text) { return from_string<Enum>(text); });
-      if (read) document.spec.*member = *read;
+    bool operator()(Enum& into) const {
+      return take(reader.name_of(name(), value, allowed(field), names_of(into),
+                                 [](std::string_view text) { return from_string<Enum>(text); }),
+                  into);
     }
-    void operator()(Dtype AttentionSpec::*member) const {
-      if (const auto read = dtype()) document.spec.*member = *read;
+    bool operator()(Dtype& into) const {
+      return take(reader.dtype_of(name(), value, allowed(field), field.dtypes), into);
     }
-    void operator()(std::optional<Dtype> AttentionSpec::*member) const {
-      if (is_unset()) return;
-      if (const auto read = dtype()) document.spec.*member = *read;
+    /// An optional field may be null: left to its default.
+    template <class T>
+    bool operator()(std::optional<T>& into) const {
+      T read{};
+      if (value.type == Type::kNull) return true;
+      if (!(*this)(read)) return false;
+      into = read;
+      return true;
     }
-    void operator()(MaskSpec AttentionSpec::*member) const {
+    bool operator()(MaskSpec& into) const {
       int nodes = 0;
-      reader.read_mask(name(), value, 1, nodes, document.spec.*member);
+      reader.read_mask(name(), value, 1, nodes, into);
+      return true;
     }
-    void operator()(ScoreModSpec AttentionSpec::*member) const {
-      reader.read_score_mod(name(), value, document.spec.*member);
-    }
-    void operator()(std::optional<int> PlanOptions::*member) const {
-      if (is_unset()) return;
-      if (const auto read = integer()) document.options.*member = *read;
-    }
-    void operator()(std::optional<bool> PlanOptions::*member) const {
-      if (is_unset()) return;
-      if (const auto read = reader.boolean(name(), value)) document.options.*member = *read;
+    bool operator()(ScoreModSpec& into) const {
+      reader.read_score_mod(name(), value, into);
+      return true;
     }
   };
-
-  void read_field(const SpecField& field, const JsonValue& value, SpecDocument& document) {
-    std::visit(FieldVisitor{*this, field, value, document}, field.member);
-  }
 
   // --- masks and score modifications -----------------------------------------------------------
 
@@ -490,7 +482,34 @@ bool already_reported(std::span<const Error> problems, std::string_view field) {
   });
 }
 
+/// The names of a field's kinds, where it is a mask or a score modification.
+struct KindNames {
+  template <class T>
+  std::vector<std::string_view> operator()(const T&) const {
+    return {};
+  }
+  template <Masking Node>
+  std::vector<std::string_view> operator()(const Node&) const {
+    return kind_names<Node>();
+  }
+};
+
 }  // namespace
+
+std::optional<std::string> field_text_of(const SpecField& field, const JsonValue& value) {
+  SpecDocument document;
+  const std::vector<std::string_view> kinds = visit_field(field, document, KindNames{});
+  if (!kinds.empty()) {
+    const bool known = value.type == JsonValue::Type::kString &&
+                       std::find(kinds.begin(), kinds.end(), value.text) != kinds.end();
+    return known ? std::optional(in_quotes(value.text)) : std::nullopt;
+  }
+  std::vector<Error> problems;
+  Reader reader(problems);
+  reader.read(field, value, document);
+  if (!problems.empty() || reader.arch_from() == ArchFrom::kNative) return std::nullopt;
+  return field_text(field, document.spec);
+}
 
 Result<ResolvedSpec> read_spec(const JsonValue& root, const std::string& path) {
   std::vector<Error> problems;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <optional>
 #include <utility>
@@ -33,12 +34,12 @@ const OperatorRow* find_binary(const Token& token) {
 
 bool is_comparison(ExprOp op) { return op >= ExprOp::kLess && op <= ExprOp::kNotEqual; }
 
+constexpr std::array<std::string_view, 4> kTypeNames{"bool", "int", "u32", "float"};
+
 std::optional<ExprType> type_from_name(std::string_view name) {
-  if (name == "int") return ExprType::kI32;
-  if (name == "u32") return ExprType::kU32;
-  if (name == "float") return ExprType::kF32;
-  if (name == "bool") return ExprType::kBool;
-  return std::nullopt;
+  const auto* const found = std::ranges::find(kTypeNames, name);
+  if (found == kTypeNames.end()) return std::nullopt;
+  return static_cast<ExprType>(found - kTypeNames.begin());
 }
 
 /// Recursive descent; every method gives the index of a node, or kFailed with `error_` set.
@@ -171,11 +172,15 @@ class Parser {
     return type_of(node.op == Op::kSelect ? node.args[1] : node.args[0]);
   }
 
+  /// Fails where an argument did, of which the first that did has set the error.
   int make(Op op, Type type, std::initializer_list<int> args, const Token& at) {
     ExprNode node;
     node.op = op;
     node.type = type;
-    for (const int arg : args) node.args[node.num_args++] = arg;
+    for (const int arg : args) {
+      if (arg == kFailed) return kFailed;
+      node.args[node.num_args++] = arg;
+    }
     return add(node, at);
   }
 
@@ -187,27 +192,14 @@ class Parser {
     return add(node, at);
   }
 
-  static Op conversion_to(Type type) {
-    switch (type) {
-      case Type::kBool:
-        return Op::kToBool;
-      case Type::kI32:
-        return Op::kToI32;
-      case Type::kU32:
-        return Op::kToU32;
-      case Type::kF32:
-        break;
-    }
-    return Op::kToF32;
-  }
-
   /// C's conversion of a value to another scalar type.
   int convert(int node, Type type) {
     if (node == kFailed || type_of(node) == type) return node;
     Token at;
     at.line = made_.nodes[node].line;
     at.column = made_.nodes[node].column;
-    return make(conversion_to(type), type, {node}, at);
+    static constexpr std::array kConversions{Op::kToBool, Op::kToI32, Op::kToU32, Op::kToF32};
+    return make(kConversions.at(static_cast<std::size_t>(type)), type, {node}, at);
   }
 
   /// C's usual arithmetic conversions: bool becomes int; beside a u32, u32; beside a float, float.
@@ -245,8 +237,8 @@ class Parser {
                                                                 : common(when_true, when_false);
     const int test = convert(condition, Type::kBool);
     const int a = test == kFailed ? kFailed : convert(when_true, type);
-    const int b = a == kFailed ? kFailed : convert(when_false, type);
-    return b == kFailed ? kFailed : make(Op::kSelect, type, {test, a, b}, at);
+    return make(Op::kSelect, type, {test, a, a == kFailed ? kFailed : convert(when_false, type)},
+                at);
   }
 
   int binary(int min_precedence) {
@@ -315,8 +307,7 @@ class Parser {
 
   int with_operands(Op op, Type type, Type operands, int left, int right, const Token& at) {
     const int a = convert(left, operands);
-    const int b = a == kFailed ? kFailed : convert(right, operands);
-    return b == kFailed ? kFailed : make(op, type, {a, b}, at);
+    return make(op, type, {a, a == kFailed ? kFailed : convert(right, operands)}, at);
   }
 
   int unary() {
@@ -343,8 +334,7 @@ class Parser {
     }
     if (at.is("!")) {
       if (!advance()) return kFailed;
-      const int operand = convert(unary(), Type::kBool);
-      return operand == kFailed ? kFailed : make(Op::kNot, Type::kBool, {operand}, at);
+      return make(Op::kNot, Type::kBool, {convert(unary(), Type::kBool)}, at);
     }
     if (at.is("~")) {
       if (!advance()) return kFailed;
@@ -463,8 +453,9 @@ class Parser {
     for (const ParamSpec& param : made_.params) {
       if (param.name == name) return fmt::format("a parameter is written p.{}", name);
     }
-    for (const auto& [word, hint] : kWords) {
-      if (word == name) return std::string(hint);
+    const std::string word = fmt::format(" {} ", name);
+    for (const auto& [words, hint] : kWords) {
+      if (words.find(word) != std::string_view::npos) return std::string(hint);
     }
     std::vector<std::string_view> candidates = known;
     for (const FunctionRow& row : expression_functions()) candidates.push_back(row.name);
@@ -558,37 +549,24 @@ class Parser {
         at, fmt::format("`{}` has another number of arguments; allowed: {}", at.text, row.arity));
   }
 
-  struct Word {
-    std::string_view word;
-    std::string_view hint;
-  };
+  /// Words that expressions have no meaning for, and what to write instead.
   static constexpr std::string_view kStatement =
       "a snippet is one expression; a function body needs \"trusted\": true";
-  static constexpr Word kWords[] = {
-      {"return", "a snippet is one expression: write it without return"},
-      {"if", kStatement},
-      {"else", kStatement},
-      {"for", kStatement},
-      {"while", kStatement},
-      {"do", kStatement},
-      {"switch", kStatement},
-      {"goto", kStatement},
-      {"and", "write &&"},
-      {"or", "write ||"},
-      {"not", "write !"},
-      {"xor", "write ^"},
-      {"bitand", "write &"},
-      {"bitor", "write |"},
-      {"compl", "write ~"},
-      {"double", "the types are bool, int, u32 and float"},
-      {"unsigned", "the types are bool, int, u32 and float"},
-      {"long", "the types are bool, int, u32 and float"},
-      {"INFINITY", "to hide keys use a mask"},
-      {"inf", "to hide keys use a mask"},
-      {"batch", "the batch entry is b"},
-      {"head", "the query head is h"},
-      {"where", "write condition ? a : b"},
-  };
+  static constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {" return ", "a snippet is one expression: write it without return"},
+      {" if else for while do switch goto ", kStatement},
+      {" and ", "write &&"},
+      {" or ", "write ||"},
+      {" not ", "write !"},
+      {" xor ", "write ^"},
+      {" bitand ", "write &"},
+      {" bitor ", "write |"},
+      {" compl ", "write ~"},
+      {" double unsigned long ", "the types are bool, int, u32 and float"},
+      {" INFINITY inf ", "to hide keys use a mask"},
+      {" batch ", "the batch entry is b"},
+      {" head ", "the query head is h"},
+      {" where ", "write condition ? a : b"}};
 
   Lexer lexer_;
   Token token_;
@@ -599,19 +577,7 @@ class Parser {
 
 }  // namespace
 
-std::string_view to_string(ExprType type) {
-  switch (type) {
-    case ExprType::kBool:
-      return "bool";
-    case ExprType::kI32:
-      return "int";
-    case ExprType::kU32:
-      return "u32";
-    case ExprType::kF32:
-      return "float";
-  }
-  return "";
-}
+std::string_view to_string(ExprType type) { return kTypeNames.at(static_cast<std::size_t>(type)); }
 
 Result<Expression> parse_expression(std::string_view code, SnippetKind kind,
                                     std::span<const ParamSpec> params) {

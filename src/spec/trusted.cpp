@@ -15,37 +15,24 @@
 namespace attnjit::spec {
 namespace {
 
-struct RefusedWord {
-  std::string_view word;
-  std::string_view what;
-};
-constexpr RefusedWord kRefusedWords[] = {
-    {"asm", "assembly"},
-    {"__asm", "assembly"},
-    {"__asm__", "assembly"},
-    {"_asm", "assembly"},
-    {"_Pragma", "a preprocessor spelling"},
-    {"__pragma", "a preprocessor spelling"},
-    {"__has_include", "a preprocessor spelling"},
-    {"__has_include_next", "a preprocessor spelling"},
-    {"__has_embed", "a preprocessor spelling"},
-    {"__has_include__", "a preprocessor spelling"},
-    {"defined", "a preprocessor spelling"},
-    {"__VA_OPT__", "a preprocessor spelling"},
-    {"__VA_ARGS__", "a preprocessor spelling"},
-    // One key must not give two images.
-    {"__TIME__", "the time of the compile"},
-    {"__DATE__", "the time of the compile"},
-    {"__TIMESTAMP__", "the time of the compile"},
-    {"import", "a module declaration"},
-    {"module", "a module declaration"},
-    {"export", "a module declaration"},
-    {"extern", "a declaration outside the function"},
-    {"__global__", "a kernel"},
-    {"__attribute__", "an attribute of the compiler"},
-    {"__attribute", "an attribute of the compiler"},
-    {"__declspec", "an attribute of the compiler"},
-};
+/// Words that a body may not hold, and what they are. NOTE: one key must not give two images, as
+/// with the time of a compile.
+constexpr std::string_view kAssembly = "assembly", kSpelling = "a preprocessor spelling",
+                           kTime = "the time of the compile", kModule = "a module declaration",
+                           kAttribute = "an attribute of the compiler";
+constexpr std::pair<std::string_view, std::string_view> kRefusedWords[] = {
+    {"asm", kAssembly},           {"__asm", kAssembly},
+    {"__asm__", kAssembly},       {"_asm", kAssembly},
+    {"_Pragma", kSpelling},       {"__pragma", kSpelling},
+    {"__has_include", kSpelling}, {"__has_include_next", kSpelling},
+    {"__has_embed", kSpelling},   {"__has_include__", kSpelling},
+    {"defined", kSpelling},       {"__VA_OPT__", kSpelling},
+    {"__VA_ARGS__", kSpelling},   {"__TIME__", kTime},
+    {"__DATE__", kTime},          {"__TIMESTAMP__", kTime},
+    {"import", kModule},          {"module", kModule},
+    {"export", kModule},          {"extern", "a declaration outside the function"},
+    {"__global__", "a kernel"},   {"__attribute__", kAttribute},
+    {"__attribute", kAttribute},  {"__declspec", kAttribute}};
 
 /// Signs that stand for # or for brackets (C++17 5.5, and trigraphs as C++14 has them).
 constexpr std::string_view kAlternativeSigns[] = {"%:", "<:", ":>", "<%", "%>"};
@@ -190,9 +177,9 @@ class BodyChecker {
   }
 
   void refuse_word(std::string_view text) {
-    for (const RefusedWord& refused : kRefusedWords) {
-      if (text != refused.word) continue;
-      fail(fmt::format("`{}` is {}, which a function body may not hold", text, refused.what));
+    for (const auto& [word, what] : kRefusedWords) {
+      if (text == word)
+        fail(fmt::format("`{}` is {}, which a function body may not hold", text, what));
     }
   }
 

@@ -34,62 +34,65 @@ constexpr bool in_order(const std::array<Row, kSize>& rows, Key Row::*key) {
 struct NumberRow {
   LaunchNumber number;
   std::string_view name;
-  Kind kind;
+  Kind kind = Kind::kI32;
 };
-constexpr std::array<NumberRow, static_cast<std::size_t>(LaunchNumber::kCount)> kNumbers{{
-    {LaunchNumber::kBatch, "batch", Kind::kI32},
-    {LaunchNumber::kNumQHeads, "num_q_heads", Kind::kI32},
-    {LaunchNumber::kQLen, "q_len", Kind::kI32},
-    {LaunchNumber::kKvLen, "kv_len", Kind::kI32},
-    {LaunchNumber::kTotalQ, "total_q", Kind::kI32},
-    {LaunchNumber::kTotalKv, "total_kv", Kind::kI32},
-    {LaunchNumber::kNumPages, "num_pages", Kind::kI32},
-    {LaunchNumber::kMaxPages, "max_pages", Kind::kI32},
-    {LaunchNumber::kMTiles, "m_tiles", Kind::kI32},
-    {LaunchNumber::kTotalTiles, "total_tiles", Kind::kI32},
-    {LaunchNumber::kPairedUnits, "paired_units", Kind::kI32},
-    {LaunchNumber::kTileGroups, "tile_groups", Kind::kI32},
-    {LaunchNumber::kFirstTiles, "first_tiles", Kind::kI32},
-    {LaunchNumber::kSecondTiles, "second_tiles", Kind::kI32},
-    {LaunchNumber::kTileGrowth, "tile_growth", Kind::kI32},
-    {LaunchNumber::kLowBody, "low_body", Kind::kI32},
-    {LaunchNumber::kEvenParts, "even_parts", Kind::kI32},
-    {LaunchNumber::kJoined, "joined", Kind::kI32},
-    {LaunchNumber::kTotalHeads, "total_heads", Kind::kI32},
-    {LaunchNumber::kSectionHeads, "section_heads", Kind::kI32},
-    {LaunchNumber::kOneQuery, "one_query", Kind::kI32},
-    {LaunchNumber::kOBatchBytes, "o_batch_bytes", Kind::kI64},
-    {LaunchNumber::kORowBytes, "o_row_bytes", Kind::kI64},
-    {LaunchNumber::kOHeadBytes, "o_head_bytes", Kind::kI64},
-    {LaunchNumber::kKPageBytes, "k_page_bytes", Kind::kI64},
-    {LaunchNumber::kKRowBytes, "k_row_bytes", Kind::kI64},
-    {LaunchNumber::kKHeadBytes, "k_head_bytes", Kind::kI64},
-    {LaunchNumber::kVPageBytes, "v_page_bytes", Kind::kI64},
-    {LaunchNumber::kVRowBytes, "v_row_bytes", Kind::kI64},
-    {LaunchNumber::kVHeadBytes, "v_head_bytes", Kind::kI64},
-    {LaunchNumber::kScalePageStride, "scale_page_stride", Kind::kI64},
-    {LaunchNumber::kScaleRowStride, "scale_row_stride", Kind::kI64},
-    {LaunchNumber::kScaleHeadStride, "scale_head_stride", Kind::kI64},
-    {LaunchNumber::kPartitions, "partitions", Kind::kI32},
-    {LaunchNumber::kScale, "scale", Kind::kF32},
-    {LaunchNumber::kRows, "rows", Kind::kI64},
-    {LaunchNumber::kRowsPerHead, "rows_per_head", Kind::kI64},
-    {LaunchNumber::kMapBatches, "map_batches", Kind::kI32},
-    {LaunchNumber::kMapHeads, "map_heads", Kind::kI32},
-    {LaunchNumber::kMapQBlocks, "map_q_blocks", Kind::kI32},
-    {LaunchNumber::kMapKvBlocks, "map_kv_blocks", Kind::kI32},
-    {LaunchNumber::kMapRows, "map_rows", Kind::kI32},
-    {LaunchNumber::kHeadsPerMap, "heads_per_map", Kind::kI32},
-    {LaunchNumber::kListRows, "list_rows", Kind::kI32},
-    {LaunchNumber::kListsPerMap, "lists_per_map", Kind::kI32},
-    {LaunchNumber::kRowsPerList, "rows_per_list", Kind::kI32},
-    {LaunchNumber::kListPlaces, "list_places", Kind::kI32},
-    {LaunchNumber::kHeadsAsked, "heads_asked", Kind::kI32},
-    {LaunchNumber::kBitBlocks, "bit_blocks", Kind::kI32},
-    {LaunchNumber::kMaskBatchBytes, "mask_batch_bytes", Kind::kI64},
-    {LaunchNumber::kMaskHeadBytes, "mask_head_bytes", Kind::kI64},
-    {LaunchNumber::kMaskRowBytes, "mask_row_bytes", Kind::kI64},
-}};
+constexpr auto kNumbers = [] {
+  using enum LaunchNumber;
+  using enum KernelParameter::Kind;
+  return std::to_array<NumberRow>({{kBatch, "batch"},
+                                   {kNumQHeads, "num_q_heads"},
+                                   {kQLen, "q_len"},
+                                   {kKvLen, "kv_len"},
+                                   {kTotalQ, "total_q"},
+                                   {kTotalKv, "total_kv"},
+                                   {kNumPages, "num_pages"},
+                                   {kMaxPages, "max_pages"},
+                                   {kMTiles, "m_tiles"},
+                                   {kTotalTiles, "total_tiles"},
+                                   {kPairedUnits, "paired_units"},
+                                   {kTileGroups, "tile_groups"},
+                                   {kFirstTiles, "first_tiles"},
+                                   {kSecondTiles, "second_tiles"},
+                                   {kTileGrowth, "tile_growth"},
+                                   {kLowBody, "low_body"},
+                                   {kEvenParts, "even_parts"},
+                                   {kJoined, "joined"},
+                                   {kTotalHeads, "total_heads"},
+                                   {kSectionHeads, "section_heads"},
+                                   {kOneQuery, "one_query"},
+                                   {kOBatchBytes, "o_batch_bytes", kI64},
+                                   {kORowBytes, "o_row_bytes", kI64},
+                                   {kOHeadBytes, "o_head_bytes", kI64},
+                                   {kKPageBytes, "k_page_bytes", kI64},
+                                   {kKRowBytes, "k_row_bytes", kI64},
+                                   {kKHeadBytes, "k_head_bytes", kI64},
+                                   {kVPageBytes, "v_page_bytes", kI64},
+                                   {kVRowBytes, "v_row_bytes", kI64},
+                                   {kVHeadBytes, "v_head_bytes", kI64},
+                                   {kScalePageStride, "scale_page_stride", kI64},
+                                   {kScaleRowStride, "scale_row_stride", kI64},
+                                   {kScaleHeadStride, "scale_head_stride", kI64},
+                                   {kPartitions, "partitions"},
+                                   {kScale, "scale", kF32},
+                                   {kRows, "rows", kI64},
+                                   {kRowsPerHead, "rows_per_head", kI64},
+                                   {kMapBatches, "map_batches"},
+                                   {kMapHeads, "map_heads"},
+                                   {kMapQBlocks, "map_q_blocks"},
+                                   {kMapKvBlocks, "map_kv_blocks"},
+                                   {kMapRows, "map_rows"},
+                                   {kHeadsPerMap, "heads_per_map"},
+                                   {kListRows, "list_rows"},
+                                   {kListsPerMap, "lists_per_map"},
+                                   {kRowsPerList, "rows_per_list"},
+                                   {kListPlaces, "list_places"},
+                                   {kHeadsAsked, "heads_asked"},
+                                   {kBitBlocks, "bit_blocks"},
+                                   {kMaskBatchBytes, "mask_batch_bytes", kI64},
+                                   {kMaskHeadBytes, "mask_head_bytes", kI64},
+                                   {kMaskRowBytes, "mask_row_bytes", kI64}});
+}();
+static_assert(kNumbers.size() == static_cast<std::size_t>(LaunchNumber::kCount));
 static_assert(in_order(kNumbers, &NumberRow::number));
 
 struct MapRow {
@@ -111,36 +114,37 @@ struct BufferRow {
   Buffer buffer;
   std::string_view name;
 };
-constexpr std::array<BufferRow, 28> kBuffers{{
-    {Buffer::kNone, ""},
-    {Buffer::kQ, "q"},
-    {Buffer::kK, "k"},
-    {Buffer::kV, "v"},
-    {Buffer::kO, "o"},
-    {Buffer::kLse, "lse"},
-    {Buffer::kSink, "sink"},
-    {Buffer::kPageTable, "page_table"},
-    {Buffer::kKvLens, "kv_lens"},
-    {Buffer::kQOffsets, "q_offsets"},
-    {Buffer::kKvOffsets, "kv_offsets"},
-    {Buffer::kPairsO, "pairs_o"},
-    {Buffer::kPairsLse, "pairs_lse"},
-    {Buffer::kQScale, "q_scale"},
-    {Buffer::kKScale, "k_scale"},
-    {Buffer::kVScale, "v_scale"},
-    {Buffer::kOutputScale, "output_scale"},
-    {Buffer::kMask, "mask"},
-    {Buffer::kKvNumBlocks, "kv_num_blocks"},
-    {Buffer::kKvIndices, "kv_indices"},
-    {Buffer::kFullKvNumBlocks, "full_kv_num_blocks"},
-    {Buffer::kFullKvIndices, "full_kv_indices"},
-    {Buffer::kKvBits, "kv_bits"},
-    {Buffer::kBlockBits, "block_bits"},
-    {Buffer::kSlopes, "slopes"},
-    {Buffer::kTopkIndices, "topk_indices"},
-    {Buffer::kQRope, "q_rope"},
-    {Buffer::kKRope, "k_rope"},
-}};
+constexpr auto kBuffers = [] {
+  using enum BufferId::Kind;
+  return std::to_array<BufferRow>({{kNone, ""},
+                                   {kQ, "q"},
+                                   {kK, "k"},
+                                   {kV, "v"},
+                                   {kO, "o"},
+                                   {kLse, "lse"},
+                                   {kSink, "sink"},
+                                   {kPageTable, "page_table"},
+                                   {kKvLens, "kv_lens"},
+                                   {kQOffsets, "q_offsets"},
+                                   {kKvOffsets, "kv_offsets"},
+                                   {kPairsO, "pairs_o"},
+                                   {kPairsLse, "pairs_lse"},
+                                   {kQScale, "q_scale"},
+                                   {kKScale, "k_scale"},
+                                   {kVScale, "v_scale"},
+                                   {kOutputScale, "output_scale"},
+                                   {kMask, "mask"},
+                                   {kKvNumBlocks, "kv_num_blocks"},
+                                   {kKvIndices, "kv_indices"},
+                                   {kFullKvNumBlocks, "full_kv_num_blocks"},
+                                   {kFullKvIndices, "full_kv_indices"},
+                                   {kKvBits, "kv_bits"},
+                                   {kBlockBits, "block_bits"},
+                                   {kSlopes, "slopes"},
+                                   {kTopkIndices, "topk_indices"},
+                                   {kQRope, "q_rope"},
+                                   {kKRope, "k_rope"}});
+}();
 static_assert(in_order(kBuffers, &BufferRow::buffer));
 
 // The names of an array's extents, after the array's own.
@@ -202,21 +206,9 @@ void add_user_parameters(const SpecFacts& spec, std::vector<KernelParameter>& pa
 }  // namespace
 
 std::string_view to_string(KernelParameter::Kind kind) {
-  switch (kind) {
-    case KernelParameter::Kind::kTensorMap:
-      return "tensor_map";
-    case KernelParameter::Kind::kPointer:
-      return "pointer";
-    case KernelParameter::Kind::kI32:
-      return "i32";
-    case KernelParameter::Kind::kI64:
-      return "i64";
-    case KernelParameter::Kind::kF32:
-      return "f32";
-    case KernelParameter::Kind::kStruct:
-      return "struct";
-  }
-  return "i32";
+  static constexpr std::array<std::string_view, 6> kNames{"tensor_map", "pointer", "i32",
+                                                          "i64",        "f32",     "struct"};
+  return kNames.at(static_cast<std::size_t>(kind));
 }
 
 std::string_view name_of(LaunchNumber number) {
@@ -252,12 +244,25 @@ KernelParameter parameter(LaunchNumber number) {
   return {std::string(row.name), row.kind, "", number};
 }
 
+void add_numbers(std::span<const LaunchNumber> numbers, std::vector<KernelParameter>& parameters) {
+  for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));
+}
+void add_numbers(std::initializer_list<LaunchNumber> numbers,
+                 std::vector<KernelParameter>& parameters) {
+  add_numbers(std::span(numbers.begin(), numbers.size()), parameters);
+}
+
 KernelParameter parameter(TensorMapId map) {
   return {std::string(name_of(map)), Kind::kTensorMap, "", map};
 }
 
 KernelParameter parameter(std::string name, BufferId buffer, std::string cuda_type) {
   return {std::move(name), Kind::kPointer, std::move(cuda_type), buffer};
+}
+
+void add_array(BufferId::Kind array, const char* cuda_type,
+               std::vector<KernelParameter>& parameters) {
+  parameters.push_back(parameter(std::string(name_of(array)), {array, 0}, cuda_type));
 }
 
 KernelParameter workspace_parameter(const KernelPlan& plan, WorkspaceId workspace,
@@ -279,8 +284,7 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
   if (spec.ragged) {
     add_array(Buffer::kQOffsets, "const int");
     add_array(Buffer::kO, "unsigned char");
-    parameters.push_back(parameter(LaunchNumber::kORowBytes));
-    parameters.push_back(parameter(LaunchNumber::kOHeadBytes));
+    add_numbers({LaunchNumber::kORowBytes, LaunchNumber::kOHeadBytes}, parameters);
   }
   if (spec.has_page_table) add_array(Buffer::kPageTable, "const int");
   if (spec.ragged_kv) add_array(Buffer::kKvOffsets, "const int");
@@ -295,13 +299,12 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
     if (spec.mla != Mla::kDecode) add_array(Buffer::kVScale, "const float");
   }
   if (spec.pages_have_scales) {
-    for (const LaunchNumber stride : {LaunchNumber::kScalePageStride, LaunchNumber::kScaleRowStride,
-                                      LaunchNumber::kScaleHeadStride}) {
-      parameters.push_back(parameter(stride));
-    }
+    add_numbers({LaunchNumber::kScalePageStride, LaunchNumber::kScaleRowStride,
+                 LaunchNumber::kScaleHeadStride},
+                parameters);
   }
   if (spec.o_dtype == Dtype::kE4m3) add_array(Buffer::kOutputScale, "const float");
-  for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));
+  add_numbers(numbers, parameters);
   if (has_wait_records(plan)) {
     parameters.push_back(workspace_parameter(plan, WorkspaceId::kWaitRecords, "unsigned int"));
   }
@@ -312,15 +315,12 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
 
 void add_function_parameters(const SpecFacts& spec, std::vector<KernelParameter>& parameters) {
   if (spec::materialized(spec.mask) != nullptr) {
-    parameters.push_back(parameter("mask", {Buffer::kMask, 0}, "const unsigned char"));
-    for (const LaunchNumber stride : {LaunchNumber::kMaskBatchBytes, LaunchNumber::kMaskHeadBytes,
-                                      LaunchNumber::kMaskRowBytes}) {
-      parameters.push_back(parameter(stride));
-    }
+    add_array(Buffer::kMask, "const unsigned char", parameters);
+    add_numbers(
+        {LaunchNumber::kMaskBatchBytes, LaunchNumber::kMaskHeadBytes, LaunchNumber::kMaskRowBytes},
+        parameters);
   }
-  if (spec.score_mod.slopes) {
-    parameters.push_back(parameter("slopes", {Buffer::kSlopes, 0}, "const float"));
-  }
+  if (spec.score_mod.slopes) add_array(Buffer::kSlopes, "const float", parameters);
   const std::vector<spec::SpecScalar> scalars = spec::spec_scalars(spec);
   for (std::uint32_t i = 0; i < scalars.size(); ++i) {
     if (scalars[i].constant || scalars[i].in_code) continue;
@@ -335,14 +335,10 @@ void add_function_parameters(const SpecFacts& spec, std::vector<KernelParameter>
 }
 
 void add_length_parameters(const SpecFacts& spec, std::vector<KernelParameter>& parameters) {
-  const auto add_array = [&](Buffer buffer) {
-    parameters.push_back(parameter(std::string(name_of(buffer)), {buffer, 0}, "const int"));
-  };
-  if (spec.ragged) add_array(Buffer::kQOffsets);
-  if (spec.ragged_kv) add_array(Buffer::kKvOffsets);
-  if (spec.has_kv_lens) add_array(Buffer::kKvLens);
-  parameters.push_back(parameter(LaunchNumber::kQLen));
-  parameters.push_back(parameter(LaunchNumber::kKvLen));
+  if (spec.ragged) add_array(Buffer::kQOffsets, "const int", parameters);
+  if (spec.ragged_kv) add_array(Buffer::kKvOffsets, "const int", parameters);
+  if (spec.has_kv_lens) add_array(Buffer::kKvLens, "const int", parameters);
+  add_numbers({LaunchNumber::kQLen, LaunchNumber::kKvLen}, parameters);
   if (spec.ragged) parameters.push_back(parameter(LaunchNumber::kTotalQ));
   if (spec.ragged_kv) parameters.push_back(parameter(LaunchNumber::kTotalKv));
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +33,12 @@ KernelParameter parameter(LaunchNumber number);
 KernelParameter parameter(TensorMapId map);
 /// `cuda_type`: of what the pointer points at.
 KernelParameter parameter(std::string name, BufferId buffer, std::string cuda_type);
+/// Adds numbers, or a tensor of the caller's under its own name.
+void add_numbers(std::span<const LaunchNumber> numbers, std::vector<KernelParameter>& parameters);
+void add_numbers(std::initializer_list<LaunchNumber> numbers,
+                 std::vector<KernelParameter>& parameters);
+void add_array(BufferId::Kind array, const char* cuda_type,
+               std::vector<KernelParameter>& parameters);
 /// The same of a workspace, under its own name.
 KernelParameter workspace_parameter(const KernelPlan& plan, WorkspaceId workspace,
                                     std::string cuda_type);

@@ -58,20 +58,17 @@ struct MapArray {
   Extent extent;
   Of of;
 };
-constexpr std::array kArrays{
-    MapArray{Buffer::kKvNumBlocks, WorkspaceId::kMapKvNumBlocks, MapArray::Extent::kRows,
-             MapArray::Of::kPart},
-    MapArray{Buffer::kKvIndices, WorkspaceId::kMapKvIndices, MapArray::Extent::kPlaces,
-             MapArray::Of::kPart},
-    MapArray{Buffer::kFullKvNumBlocks, WorkspaceId::kMapFullKvNumBlocks, MapArray::Extent::kRows,
-             MapArray::Of::kWhole},
-    MapArray{Buffer::kFullKvIndices, WorkspaceId::kMapFullKvIndices, MapArray::Extent::kPlaces,
-             MapArray::Of::kWhole},
-    MapArray{Buffer::kKvBits, WorkspaceId::kMapKvBits, MapArray::Extent::kPlaces,
-             MapArray::Of::kBits},
-    MapArray{Buffer::kBlockBits, WorkspaceId::kMapBlockBits, MapArray::Extent::kBitBlocks,
-             MapArray::Of::kBits},
-};
+constexpr auto kArrays = [] {
+  using enum MapArray::Extent;
+  using enum MapArray::Of;
+  using enum WorkspaceId;
+  return std::to_array<MapArray>({{Buffer::kKvNumBlocks, kMapKvNumBlocks, kRows, kPart},
+                                  {Buffer::kKvIndices, kMapKvIndices, kPlaces, kPart},
+                                  {Buffer::kFullKvNumBlocks, kMapFullKvNumBlocks, kRows, kWhole},
+                                  {Buffer::kFullKvIndices, kMapFullKvIndices, kPlaces, kWhole},
+                                  {Buffer::kKvBits, kMapKvBits, kPlaces, kBits},
+                                  {Buffer::kBlockBits, kMapBlockBits, kBitBlocks, kBits}});
+}();
 
 /// Whether the map of a launch lacks one that the plan's have.
 bool lacks_array(const MaskMapShape& map, const MapArray& array) {
@@ -262,9 +259,6 @@ void add_map_workspaces(KernelPlan& plan) {
 
 namespace {
 
-void add_array(Buffer array, const char* cuda_type, std::vector<KernelParameter>& parameters) {
-  parameters.push_back(parameter(std::string(name_of(array)), {array, 0}, cuda_type));
-}
 void add_lists_of_blocks(const char* cuda_type, std::vector<KernelParameter>& parameters) {
   for (const MapArray& array : kArrays) {
     if (array.of != MapArray::Of::kBits) add_array(array.buffer, cuda_type, parameters);
@@ -307,13 +301,9 @@ PlannedKernel map_kernel(const KernelPlan& plan) {
     kernel.parameters.push_back(parameter(kBitBlocks));
   }
   add_length_parameters(spec, kernel.parameters);
-  for (const LaunchNumber number : {kMapQBlocks, kMapKvBlocks, kMapRows}) {
-    kernel.parameters.push_back(parameter(number));
-  }
+  add_numbers({kMapQBlocks, kMapKvBlocks, kMapRows}, kernel.parameters);
   if (counted_at_launch(plan)) {
-    for (const LaunchNumber number : {kMapHeads, kHeadsPerMap, kHeadsAsked}) {
-      kernel.parameters.push_back(parameter(number));
-    }
+    add_numbers({kMapHeads, kHeadsPerMap, kHeadsAsked}, kernel.parameters);
   }
   add_function_parameters(spec, kernel.parameters);
   return kernel;
@@ -337,10 +327,8 @@ PlannedKernel lists_kernel(const KernelPlan& plan) {
     kernel.parameters.push_back(parameter(kBitBlocks));
   }
   add_lists(plan, "int", kernel.parameters);
-  for (const LaunchNumber number :
-       {kMapQBlocks, kMapKvBlocks, kListRows, kListsPerMap, kRowsPerList, kListPlaces}) {
-    kernel.parameters.push_back(parameter(number));
-  }
+  add_numbers({kMapQBlocks, kMapKvBlocks, kListRows, kListsPerMap, kRowsPerList, kListPlaces},
+              kernel.parameters);
   return kernel;
 }
 
@@ -385,7 +373,7 @@ void add_map_parameters(const KernelPlan& plan, std::vector<KernelParameter>& pa
     add_array(Buffer::kBlockBits, "const unsigned int", parameters);
     numbers.push_back(kBitBlocks);
   }
-  for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));
+  add_numbers(numbers, parameters);
 }
 
 void add_map_kernels(KernelPlan& plan) {

@@ -148,30 +148,19 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
       parameter("partial_o", pairs_of(plan, BufferId::Kind::kPairsO, WorkspaceId::kPartialO),
                 "const unsigned char"),
       parameter("partial_lse", pairs_of(plan, BufferId::Kind::kPairsLse, WorkspaceId::kPartialLse),
-                "const float"),
-      parameter(LaunchNumber::kPartitions),
-      parameter(LaunchNumber::kRows),
-      parameter(LaunchNumber::kRowsPerHead),
-      parameter(LaunchNumber::kOBatchBytes),
-      parameter(LaunchNumber::kORowBytes),
-      parameter(LaunchNumber::kOHeadBytes),
-  };
-  if (plan.partials.over_sequences())
-    kernel.parameters.push_back(parameter(LaunchNumber::kEvenParts));
+                "const float")};
+  using enum LaunchNumber;
+  add_numbers({kPartitions, kRows, kRowsPerHead, kOBatchBytes, kORowBytes, kOHeadBytes},
+              kernel.parameters);
+  if (plan.partials.over_sequences()) add_numbers({kEvenParts}, kernel.parameters);
   if (bounded) {
-    kernel.parameters.push_back(parameter(LaunchNumber::kBatch));
-    kernel.parameters.push_back(
-        parameter("q_offsets", {BufferId::Kind::kQOffsets, 0}, "const int"));
+    add_numbers({kBatch}, kernel.parameters);
+    add_array(BufferId::Kind::kQOffsets, "const int", kernel.parameters);
   }
-  if (spec.return_lse) {
-    kernel.parameters.push_back(parameter("lse", {BufferId::Kind::kLse, 0}, "float"));
-  }
-  if (sink) {
-    kernel.parameters.push_back(parameter("sink", {BufferId::Kind::kSink, 0}, "const float"));
-  }
+  if (spec.return_lse) add_array(BufferId::Kind::kLse, "float", kernel.parameters);
+  if (sink) add_array(BufferId::Kind::kSink, "const float", kernel.parameters);
   if (spec.o_dtype == Dtype::kE4m3) {
-    kernel.parameters.push_back(
-        parameter("output_scale", {BufferId::Kind::kOutputScale, 0}, "const float"));
+    add_array(BufferId::Kind::kOutputScale, "const float", kernel.parameters);
   }
   return kernel;
 }

@@ -12,7 +12,7 @@
 #include "plan/mla/mla_tiles.h"
 #include "plan/sm100/sm100_plan.h"
 #include "plan/sm90/sm90_plan.h"
-#include "spec/mask_expression.h"
+#include "spec/interpreted_code.h"
 #include "verify/custom.h"
 #include "verify/mask_and_score_mod.h"
 

@@ -18,7 +18,7 @@
 #include "spec/names.h"
 #include "spec/resolved_spec.h"
 #include "spec/scalars.h"
-#include "spec/snippet.h"
+#include "spec/text.h"
 
 namespace attnjit {
 namespace {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "spec/small_window.h"
+#include "spec/kinds.h"
 
 namespace attnjit::models {
 namespace {

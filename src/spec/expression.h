@@ -23,11 +23,13 @@
 #include "attnjit/result.h"
 #include "attnjit/spec.h"
 #include "spec/names.h"
-#include "spec/snippet.h"
 
 #include "../../templates/common/expression_functions.cuh"
 
 namespace attnjit::spec {
+
+/// What a snippet computes: whether a key is visible (bool), or a new score (f32).
+enum class SnippetKind : std::uint8_t { kMask, kScoreMod };
 
 enum class ExprType : std::uint8_t { kBool, kI32, kU32, kF32 };
 std::string_view to_string(ExprType type);  ///< "bool", "int", "u32", "float"

@@ -16,6 +16,11 @@ bool interprets_mask(const AttentionSpec& spec);
 /// Whether it interprets its score modification.
 bool interprets_score_mod(const AttentionSpec& spec);
 
+/// An expression that shows the keys which a whole mask shows, built-in masks and trees among it,
+/// over the parameters that its custom code declares. Errors: kUnsupported for what is no
+/// expression: trusted code, and materialized masks. @pre windows and chunks have their numbers
+Result<Expression> mask_expression(const AttentionSpec& spec);
+
 /// The stack code of a launch. `numbers`: those of spec_scalars(), of which a 0 and one that is
 /// left out stand for the spec's; `params`: those of declared_params(); `batch`: of how many
 /// sequences. Errors: kUnsupported for a mask that is no expression, and for code that is too long;

@@ -80,6 +80,11 @@ struct KindRow {
   std::string_view expression = {};
 };
 
+/// The most keys of a window that is worth kernels of its own. Manifests have it `constant`, the
+/// Python integrations ask for it so (python/attnjit/integrations/_specs.py), and the planner of
+/// sm_90a knows it then.
+inline constexpr std::int64_t kSmallWindow = 256;
+
 /// Every kind, in the order of Node::Kind.
 template <class Node>
 std::span<const KindRow<Node>> kinds();

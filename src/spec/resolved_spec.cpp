@@ -6,8 +6,7 @@
 #include <iterator>
 #include <utility>
 
-#include "spec/builtin_mask.h"
-#include "spec/builtin_score_mod.h"
+#include "spec/builtin.h"
 #include "spec/json_value.h"
 #include "spec/names.h"
 #include "spec/scalars.h"

@@ -11,7 +11,6 @@
 #include "spec/kinds.h"
 #include "spec/names.h"
 #include "spec/resolved_spec.h"
-#include "spec/snippet.h"
 #include "spec/spec_fields.h"
 #include "spec/text.h"
 #include "spec/trusted.h"

@@ -14,7 +14,7 @@ namespace attnjit {
 namespace spec {
 /// The custom code of a mask tree in preorder, then a score modification's: parsed; nothing for a
 /// trusted body, which was checked and stays text. In a ResolvedSpec, whose spec has built-in masks
-/// for expressions that are no more (builtin_mask.h), without these.
+/// for expressions that are no more (builtin.h), without these.
 using Snippets = std::vector<std::optional<Expression>>;
 }  // namespace spec
 

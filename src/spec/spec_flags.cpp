@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "spec/kinds.h"
-#include "spec/snippet.h"
 #include "spec/spec_fields.h"
 #include "spec/spec_reader.h"
 #include "spec/text.h"

@@ -41,4 +41,10 @@ bool is_identifier(std::string_view text);
 /// underscore or two in a row).
 bool is_reserved_identifier(std::string_view text);
 
+/// The line of a snippet that an error names, with a caret below its column:
+///     p.doc[q_idx] = 3
+///                  ^
+/// Long lines are cut around the column. Empty if the snippet has no such place.
+std::string caret_excerpt(std::string_view code, int line, int column);
+
 }  // namespace attnjit::spec

@@ -14,7 +14,7 @@
 #include "attnjit/plan.h"
 #include "cli/report.h"
 #include "plan/sm90/sm90_plan.h"
-#include "spec/mask_expression.h"
+#include "spec/interpreted_code.h"
 #include "spec/names.h"
 #include "spec/spec_fields.h"
 #include "verify/npy.h"

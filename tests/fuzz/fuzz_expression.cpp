@@ -6,6 +6,7 @@
 #include "fuzz_check.h"
 #include "fuzz_targets.h"
 #include "spec/expression.h"
+#include "spec/text.h"
 
 namespace attnjit::fuzz {
 

@@ -325,8 +325,8 @@ TEST(ReferenceProperty, NoInputCrashesAConfiguration) {
     (void)config.description();
     (void)config.launch_smem_used();
     (void)config.num_mbarriers();
-    (void)TmaConsumerPipeline(config, true);
-    (void)Mha2QValues(config);
+    nlohmann::ordered_json json;
+    add_fa4(json, config);
     (void)config.prefer_1q(0xffffffff, 0xffffffff, 0xffffffff, args.num_q_heads);
     MlaConfig::Args mla;
     mla.qkv_dtype = args.qkv_dtype;

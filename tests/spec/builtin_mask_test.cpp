@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which expressions are built-in masks, and that what is said of triangles holds for every score.
-#include "spec/builtin_mask.h"
+#include "spec/builtin.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which expressions are built-in score modifications, and what a spec that has one becomes.
-#include "spec/builtin_score_mod.h"
+#include "spec/builtin.h"
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "spec/expression.h"
+#include "spec/text.h"
 #include "spec/trusted.h"
 
 namespace attnjit::spec {

@@ -9,7 +9,7 @@
 
 #include "attnjit/manifest.h"
 #include "source_dir.h"
-#include "spec/small_window.h"
+#include "spec/kinds.h"
 
 namespace attnjit {
 namespace {

@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 
 from .. import AttnjitError, Service
 
-SMALL_WINDOW = 256  # of manifests, too (src/spec/small_window.h): tests/python/windows_test.py
+SMALL_WINDOW = 256  # of manifests, too (src/spec/kinds.h): tests/python/windows_test.py
 
 
 def sliding_window(window: int) -> Dict[str, Any]:

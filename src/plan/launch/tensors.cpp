@@ -90,6 +90,14 @@ bool packed_size_overflows(const TensorView& tensor) {
   return bytes >= kMaxTensorBytes;
 }
 
+void add_unsaid(std::string_view tensor, const char* dimension, Problems& problems) {
+  problems.add(
+      fmt::format("{}.{}", tensor, dimension),
+      fmt::format("the stride of {} from one {} to the next is 0, beside others that are not",
+                  tensor, dimension),
+      kZeroHint);
+}
+
 // Adds a problem, and returns false, for strides that TMA cannot take, or no memory has.
 // NOTE: texts are made where there is a problem: a launch of other lengths comes through here, and
 // they took a quarter of its time.
@@ -106,11 +114,7 @@ bool check_strides(const TensorView& tensor, Problems& problems) {
   bool overflow = false;
   for (const auto& [dimension, stride, count] : dimensions) {
     if (stride == kUnsaid) {
-      problems.add(fmt::format("{}.{}", name, dimension),
-                   fmt::format("the stride of {} from one {} to the next is 0, beside others that "
-                               "are not",
-                               name, dimension),
-                   kZeroHint);
+      add_unsaid(name, dimension, problems);
       return false;
     }
     if (stride < 0 || stride >= kMaxStrideBytes / element) {
@@ -198,11 +202,7 @@ MaskStrides mask_strides(const SpecFacts& spec, const LaunchShapes& shapes, Prob
     }
     if (count == 1 || dimension.stride == kStrideZero) continue;  // one for all, or all there is
     if (dimension.stride == 0 && !is_packed) {
-      problems.add(fmt::format("mask.{}", dimension.name),
-                   fmt::format("the stride of mask from one {} to the next is 0, beside others "
-                               "that are not",
-                               dimension.name),
-                   kZeroHint);
+      add_unsaid("mask", dimension.name, problems);
       return {};
     }
     const std::int64_t stride = is_packed ? packed : dimension.stride;

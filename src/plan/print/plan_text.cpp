@@ -205,26 +205,20 @@ void add_cells(std::vector<MapCell>& cells, const Sm100SmemRegion& region, std::
 }
 
 std::vector<MapCell> smem_cells(const Sm100Variant& variant) {
+  using enum Sm100Region;
+  const std::map<Sm100Region, std::pair<std::int64_t, const char*>> staged{
+      {kQ, {variant.num_qo, "Q"}},
+      {kKvRing, {variant.num_kv_stages, "KV"}},
+      {kKRing, {variant.num_kv_stages, "K"}},
+      {kVRing, {variant.num_kv_stages, "V"}},
+      {kKRope, {variant.num_rope_buffers, "Kr"}}};
   std::vector<MapCell> cells;
   for (const Sm100SmemRegion& region : variant.smem) {
-    switch (region.region) {
-      case Sm100Region::kQ:
-        add_cells(cells, region, variant.num_qo, "Q");
-        break;
-      case Sm100Region::kKvRing:
-        add_cells(cells, region, variant.num_kv_stages, "KV");
-        break;
-      case Sm100Region::kKRing:
-        add_cells(cells, region, variant.num_kv_stages, "K");
-        break;
-      case Sm100Region::kVRing:
-        add_cells(cells, region, variant.num_kv_stages, "V");
-        break;
-      case Sm100Region::kKRope:
-        add_cells(cells, region, variant.num_rope_buffers, "Kr");
-        break;
-      default:
-        add_cells(cells, region, 1, std::string(to_string(region.region)));
+    const auto found = staged.find(region.region);
+    if (found == staged.end()) {
+      add_cells(cells, region, 1, std::string(to_string(region.region)));
+    } else {
+      add_cells(cells, region, found->second.first, found->second.second);
     }
   }
   return cells;

@@ -18,12 +18,6 @@ constexpr std::int64_t kFixedBarriers = 8;  // C0, C1: 2 each; S_prod: 2; O_prod
 
 std::int64_t positive(std::int64_t a) { return std::max<std::int64_t>(a, 0); }
 
-// Elements of a swizzle row. An impossible swizzle leaves the depths unpadded; it is named by
-// unsupported_reason().
-std::int64_t swizzle_elements_of(const Fa4Config& config) {
-  return std::clamp<std::int64_t>(config.swizzle_mode / config.qkv_dtype_size(), 1, 128);
-}
-
 }  // namespace
 
 Fa4Config::Fa4Config(const Args& given) : args(given) {
@@ -41,7 +35,7 @@ Fa4Config::Fa4Config(const Args& given) : args(given) {
   BM = args.num_qo == 2 ? 256 : MMA_M;
   fuse_gqa = group > 1 && MMA_M % group == 0 && !args.is_mla;
 
-  const std::int64_t swizzle_elements = swizzle_elements_of(*this);
+  const std::int64_t swizzle_elements = this->swizzle_elements();
   padded_qk_depth = align_up(qk_depth, swizzle_elements);
   padded_ov_depth = align_up(ov_depth, swizzle_elements);
   // Two S and two O accumulators share the tensor memory: 2 BN + 2 padded_ov_depth <= 512.
@@ -99,6 +93,10 @@ Fa4Config::Fa4Config(const Args& given) : args(given) {
   }
   BK0 = padded_qk_depth / num_qk_stages;
   smem_used = smem;
+}
+
+std::int64_t Fa4Config::swizzle_elements() const {
+  return std::clamp<std::int64_t>(swizzle_mode / qkv_dtype_size(), 1, 128);
 }
 
 std::int64_t Fa4Config::q_rope_bytes() const {
@@ -201,38 +199,6 @@ bool Fa4Config::prefer_1q(std::uint32_t max_prompt_len, std::uint32_t num_partit
     if (__builtin_mul_overflow(ctas, factor, &ctas)) return false;
   }
   return ctas <= sm_count / 2;
-}
-
-TmaConsumerPipeline::TmaConsumerPipeline(const Fa4Config& config, bool is_k)
-    : is_k_major(is_k),
-      BK(is_k ? config.BK0 : config.BK1),
-      BMN(is_k ? config.k_rows_per_cta() : config.v_cols_per_cta()),
-      num_qk_stages_effective(is_k ? config.num_qk_stages : 1) {
-  const std::int64_t q = config.qkv_dtype_size();
-  if (is_k) {
-    full_kv_bytes = config.k_rows_per_cta() * q * config.padded_ov_depth +
-                    config.k_rows_per_cta() * config.rope_depth() * config.rope_dtype_size();
-  } else {
-    full_kv_bytes = config.v_cols_per_cta() * config.BN * q;
-  }
-  staged_k_bytes = config.k_rows_per_cta() * config.BK0 * q;
-}
-
-Mha2QValues::Mha2QValues(const Fa4Config& config)
-    : HalfBM(config.BM / 2),
-      MMA_M(config.BM / 2),
-      padded_depth(config.padded_qk_depth),
-      swizzle_granularity(swizzle_elements_of(config)) {
-  const std::int64_t q = config.qkv_dtype_size();
-  kv_offset = config.BM * padded_depth;
-  const std::int64_t kv_elements = 2 * config.num_kv_stages * padded_depth * config.BN;
-  correction_offset = (kv_offset + kv_elements) * q / 4;
-  mbar_offset = (correction_offset + config.correction_smem_elements()) * 4 / Fa4Config::mbar_size;
-  qo_elements = padded_depth * MMA_M;
-  qo_bytes = q * qo_elements;
-  k_elements = swizzle_granularity * config.BN;
-  k_bytes = q * k_elements;
-  v_bytes_per_mma = q * 16 * padded_depth;
 }
 
 std::int64_t kv_sub_tile_rows(std::int64_t tile_rows, std::int64_t page_size) {

@@ -85,6 +85,9 @@ struct Fa4Config {
     return args.scale_dtype ? size_of(*args.scale_dtype) : 0;
   }
 
+  /// Of a swizzle row. An impossible swizzle leaves the depths unpadded; unsupported_reason() names
+  /// it.
+  std::int64_t swizzle_elements() const;
   /// Sequence positions of a full tile: BM / group where the group's heads are fused into it.
   std::int64_t BM_eff() const { return fuse_gqa ? BM / group : BM; }
   std::int64_t num_qo() const { return args.num_qo; }
@@ -128,39 +131,6 @@ struct Fa4Config {
   /// at most half of the SMs.
   bool prefer_1q(std::uint32_t max_prompt_len, std::uint32_t num_partitions,
                  std::uint32_t batch_size, std::int64_t sm_count) const;
-};
-
-/// What TMAConsumerPipeline derives from a configuration, for K or for V.
-struct TmaConsumerPipeline {
-  TmaConsumerPipeline(const Fa4Config& config, bool is_k);
-
-  bool is_k_major = false;
-  std::int64_t BK = 0;
-  std::int64_t BMN = 0;
-  std::int64_t full_kv_bytes = 0;
-  std::int64_t staged_k_bytes = 0;
-  std::int64_t num_qk_stages_effective = 1;
-};
-
-/// What the oldest kernel of the family (SM100MHA2Q) derives from a configuration: element offsets
-/// of its shared memory, sizes of its tiles. It knew no fused ring, no rope part and no pair.
-struct Mha2QValues {
-  explicit Mha2QValues(const Fa4Config& config);
-
-  std::int64_t HalfBM = 0;
-  std::int64_t MMA_M = 0;
-  std::int64_t num_m_mmas = 2;
-  std::int64_t padded_depth = 0;
-  std::int64_t swizzle_granularity = 0;  ///< elements of a swizzle row
-  std::int64_t q_offset = 0;             ///< elements of qkv_dtype
-  std::int64_t kv_offset = 0;            ///< elements of qkv_dtype
-  std::int64_t correction_offset = 0;    ///< floats
-  std::int64_t mbar_offset = 0;          ///< mbarriers
-  std::int64_t qo_elements = 0;
-  std::int64_t qo_bytes = 0;
-  std::int64_t k_elements = 0;
-  std::int64_t k_bytes = 0;
-  std::int64_t v_bytes_per_mma = 0;
 };
 
 /// Rows of one TMA box of a K or V tile: a whole tile, or a page where pages are smaller.

@@ -24,29 +24,51 @@ Json name_or_null(const std::optional<Dtype>& dtype) {
 
 #define MEMBER(name) ATTNJIT_MEMBER(Config, name)
 
+// What TMAConsumerPipeline derives from a configuration, for K or for V.
 Json pipeline_json(const Fa4Config& config, bool is_k) {
-  using Config = TmaConsumerPipeline;
-  const std::int64_t tile_rows = is_k ? config.k_rows_per_cta() : config.BN;
-  Json json;
-  add_members(Config(config, is_k), json, MEMBER(BK), MEMBER(BMN), MEMBER(full_kv_bytes),
-              MEMBER(staged_k_bytes), MEMBER(is_k_major), MEMBER(num_qk_stages_effective));
-  json["kv_sub_tile_rows"] = kv_sub_tile_rows(tile_rows, config.args.page_size);
-  json["kv_num_sub_tiles"] = kv_num_sub_tiles(tile_rows, config.args.page_size);
-  return json;
+  const std::int64_t q = config.qkv_dtype_size();
+  const std::int64_t k_rows = config.k_rows_per_cta(), v_cols = config.v_cols_per_cta();
+  const std::int64_t tile_rows = is_k ? k_rows : config.BN;
+  const std::int64_t full_k_bytes =
+      k_rows * q * config.padded_ov_depth + k_rows * config.rope_depth() * config.rope_dtype_size();
+  return Json{{"BK", is_k ? config.BK0 : config.BK1},
+              {"BMN", is_k ? k_rows : v_cols},
+              {"full_kv_bytes", is_k ? full_k_bytes : v_cols * config.BN * q},
+              {"staged_k_bytes", k_rows * config.BK0 * q},
+              {"is_k_major", is_k},
+              {"num_qk_stages_effective", is_k ? config.num_qk_stages : 1},
+              {"kv_sub_tile_rows", kv_sub_tile_rows(tile_rows, config.args.page_size)},
+              {"kv_num_sub_tiles", kv_num_sub_tiles(tile_rows, config.args.page_size)}};
 }
 
+// What the oldest kernel of the family (SM100MHA2Q) derives from a configuration: element offsets
+// of its shared memory, sizes of its tiles. It knew no fused ring, no rope part and no pair.
 Json mha_2q_json(const Fa4Config& config) {
-  using Config = Mha2QValues;
-  const Config values(config);
-  Json json{{"BM", config.BM}, {"BN", config.BN}};
-  add_members(values, json, MEMBER(HalfBM), MEMBER(MMA_M));
-  json["MMA_K"] = 16;
-  add_members(values, json, MEMBER(num_m_mmas), MEMBER(padded_depth));
-  json["qkv_dt_size"] = config.qkv_dtype_size();
-  add_members(values, json, MEMBER(swizzle_granularity), MEMBER(q_offset), MEMBER(kv_offset),
-              MEMBER(correction_offset), MEMBER(mbar_offset), MEMBER(qo_elements), MEMBER(qo_bytes),
-              MEMBER(k_elements), MEMBER(k_bytes), MEMBER(v_bytes_per_mma));
-  return json;
+  const std::int64_t q = config.qkv_dtype_size();
+  const std::int64_t half = config.BM / 2, depth = config.padded_qk_depth;
+  const std::int64_t swizzle = config.swizzle_elements();
+  const std::int64_t kv_offset = config.BM * depth;
+  const std::int64_t kv_elements = 2 * config.num_kv_stages * depth * config.BN;
+  const std::int64_t correction = (kv_offset + kv_elements) * q / 4;  // floats
+  return Json{
+      {"BM", config.BM},
+      {"BN", config.BN},
+      {"HalfBM", half},
+      {"MMA_M", half},
+      {"MMA_K", 16},
+      {"num_m_mmas", 2},
+      {"padded_depth", depth},
+      {"qkv_dt_size", q},
+      {"swizzle_granularity", swizzle},
+      {"q_offset", 0},
+      {"kv_offset", kv_offset},
+      {"correction_offset", correction},
+      {"mbar_offset", (correction + config.correction_smem_elements()) * 4 / Fa4Config::mbar_size},
+      {"qo_elements", depth * half},
+      {"qo_bytes", q * depth * half},
+      {"k_elements", swizzle * config.BN},
+      {"k_bytes", q * swizzle * config.BN},
+      {"v_bytes_per_mma", q * 16 * depth}};
 }
 
 // Launch-time values of a configuration with a 1Q and a 2Q variant.
@@ -71,6 +93,8 @@ void add_tile(Json& json, const Config& config) {
   add_members(config, json, MEMBER(MMA_M), MEMBER(MMA_K), MEMBER(BM), MEMBER(BN), MEMBER(BK0),
               MEMBER(BK1), MEMBER(BM_eff), MEMBER(PairBM_eff), MEMBER(fuse_gqa));
 }
+
+}  // namespace
 
 void add_fa4(Json& json, const Fa4Config& config) {
   using Config = Fa4Config;
@@ -103,6 +127,8 @@ void add_fa4(Json& json, const Fa4Config& config) {
   json["TMAConsumerPipeline"] = json["consumer_pipeline"];
   json["SM100MHA2Q"] = mha_2q_json(config);
 }
+
+namespace {
 
 void add_head(Json& json, ConfigKind kind, const std::string& reason) {
   json["config"] = std::string(to_string(kind));

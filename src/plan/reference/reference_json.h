@@ -27,6 +27,9 @@ Fa4Config::Args fa4_args(const AttentionSpec& spec, const PlanOptions& options);
 MlaConfig::Args mla_args(const AttentionSpec& spec, const PlanOptions& options);
 Depth512Config::Args depth512_args(const AttentionSpec& spec, const PlanOptions& options);
 
+/// Adds every field and method of the configuration under its name, and what its pipelines derive.
+void add_fa4(nlohmann::ordered_json& json, const Fa4Config& config);
+
 /// Every field and method of the configuration under its name, with `config`, `supported` and
 /// `reason` first. `query` may be null. @pre kind is kFa4, kMla or kDepth512.
 nlohmann::ordered_json reference_to_json(const AttentionSpec& spec, const PlanOptions& options,

@@ -17,7 +17,6 @@
 #include "plan/sm100/sm100_deviations.h"
 #include "plan/sm100/sm100_heuristics.h"
 #include "plan/sm100/sm100_layout.h"
-#include "plan/sm100/sm100_maps.h"
 #include "plan/sm100/sm100_ring.h"
 #include "plan/sm100/sm100_roles.h"
 #include "plan/sm100/sm100_support.h"

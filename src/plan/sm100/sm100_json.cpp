@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints an Sm100Plan as JSON.
+// Prints an Sm100Plan as JSON, and names its parts.
 #include "plan/sm100/sm100_plan.h"
 
 #include <nlohmann/json.hpp>
 
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,11 @@
 
 namespace attnjit {
 namespace {
+
+template <class Enum, std::size_t kSize>
+std::string_view name_in(const std::array<std::string_view, kSize>& names, Enum value) {
+  return names.at(static_cast<std::size_t>(value));
+}
 
 using Json = nlohmann::ordered_json;
 
@@ -61,6 +67,30 @@ Json variant_json(const Sm100Variant& variant) {
 }
 
 }  // namespace
+
+std::string_view to_string(Sm100Role::Id id) {
+  static constexpr std::array<std::string_view, 9> kNames{
+      "softmax", "softmax 0", "softmax 1", "correction", "mma", "load", "store", "spare", "upcast"};
+  return name_in(kNames, id);
+}
+
+std::string_view to_string(Sm100Region region) {
+  static constexpr std::array<std::string_view, 11> kNames{
+      "Q",          "KV ring",    "K ring",       "V ring", "K rope",  "O",
+      "key scales", "correction", "tmem address", "work",   "barriers"};
+  return name_in(kNames, region);
+}
+
+std::string_view to_string(Sm100TmemRegion region) {
+  static constexpr std::array<std::string_view, 6> kNames{"S0", "S1", "O0", "O1", "O", "Q"};
+  return name_in(kNames, region);
+}
+
+std::string_view to_string(MapAxis axis) {
+  static constexpr std::array<std::string_view, 8> kNames{"depth", "group",    "head", "kv_head",
+                                                          "row",   "page_row", "page", "batch"};
+  return name_in(kNames, axis);
+}
 
 void add_sm100(const SpecFacts& /*spec*/, const Sm100Plan& plan, Json& json) {
   json["reference"] = std::string(to_string(plan.reference));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory, tensor memory and barriers of one sm_100 kernel variant.
+// Shared memory, tensor memory, barriers and tensor maps of one sm_100 kernel variant.
 #pragma once
 
 #include <cstdint>
@@ -76,5 +76,11 @@ void share_small_regions(Sm100Variant& a, Sm100Variant& b);
 
 /// True where the variant is within shared memory and the barriers' limit.
 bool fits(const Sm100Variant& variant);
+
+/// Adds the maps of a body to the plan: boxes of a block of columns, `swizzle_bytes` wide, and of a
+/// query tile's rows, or of what a CTA has of a tile of K or V. There are none of K and V where
+/// threads load them.
+void add_tensor_maps(const SpecFacts& spec, const Sm100Variant& variant, std::int64_t swizzle_bytes,
+                     Sm100Plan& plan);
 
 }  // namespace attnjit

@@ -11,9 +11,9 @@
 #include "plan/sm90/sm90_heuristics.h"
 #include "plan/sm90/sm90_tiling.h"
 #include "spec/expression_ranges.h"
+#include "spec/kinds.h"
 #include "spec/names.h"
 #include "spec/resolved_spec.h"
-#include "spec/small_window.h"
 
 namespace attnjit {
 namespace {

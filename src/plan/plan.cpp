@@ -2,8 +2,6 @@
 // plan: validates a spec, asks the architecture's family for the kernel, adds what follows it.
 #include "attnjit/plan.h"
 
-#include <utility>
-
 #include "attnjit/tuning.h"
 #include "base/architectures.h"
 #include "plan/family.h"

@@ -2,7 +2,6 @@
 // The tables of operators and functions of expressions.
 #include "spec/expression_functions.h"
 
-#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstdint>

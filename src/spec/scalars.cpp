@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "spec/interpreted_code.h"
+#include "spec/text.h"
 
 namespace attnjit::spec {
 namespace {
@@ -63,10 +64,8 @@ Result<double> launch_number(const SpecScalar& scalar, std::span<const double> g
   const bool looked_at = !scalar.fixed && index < given.size() && given[index] != 0;
   const double value = looked_at ? given[index] : scalar.value;
   if (is_allowed(scalar.traits, scalar.is_integer, value)) return value;
-  return make_error(ErrorCode::kInvalid,
-                    fmt::format("{} is {}; allowed at launch: {}", scalar.name, value,
-                                allowed(scalar.traits, scalar.is_integer)),
-                    scalar.name);
+  return invalid(scalar.name, "{} is {}; allowed at launch: {}", scalar.name, value,
+                 allowed(scalar.traits, scalar.is_integer));
 }
 
 const std::vector<ScalarFlag>& scalar_flags() {

@@ -2,7 +2,6 @@
 // SpecFacts: a resolved spec with what planning asks of it, answered once.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <vector>
 

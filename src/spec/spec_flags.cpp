@@ -85,9 +85,7 @@ std::vector<std::string> values_of(const SpecField& field) {
 }
 
 Error bad_value(const SpecField& field, std::string_view text) {
-  return make_error(ErrorCode::kInvalid,
-                    fmt::format("is {}; allowed: {}", in_quotes(text), allowed(field)),
-                    std::string(field.name));
+  return invalid(std::string(field.name), "is {}; allowed: {}", in_quotes(text), allowed(field));
 }
 
 Result<JsonValue> parse_text(const SpecField& field, std::string_view text) {
@@ -166,10 +164,8 @@ Result<SpecInput> SpecInput::from_manifest(std::string_view text, std::size_t in
                       "FILE#N is a spec of one: an object {name, source, specs}");
   }
   if (index >= specs->items.size()) {
-    return make_error(ErrorCode::kInvalid,
-                      fmt::format("there is no spec {}; allowed: 0 to {}", index,
-                                  static_cast<std::ptrdiff_t>(specs->items.size()) - 1),
-                      "specs");
+    return invalid("specs", "there is no spec {}; allowed: 0 to {}", index,
+                   static_cast<std::ptrdiff_t>(specs->items.size()) - 1);
   }
   return from_object(specs->items[index]);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implements the entry points that read a spec's JSON, and the canonical writer.
-#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -2,9 +2,12 @@
 // Small text helpers of the spec room's messages: safe quoting, suggestions, lists.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "attnjit/result.h"
@@ -23,6 +26,13 @@ std::string_view closest(std::string_view name, std::span<const std::string_view
 
 /// "a, b, c".
 std::string join(std::span<const std::string_view> items);
+
+/// An Error of kind kInvalid at a field.
+template <class... Args>
+Error invalid(std::string field, fmt::format_string<Args...> message, Args&&... args) {
+  return make_error(ErrorCode::kInvalid, fmt::format(message, std::forward<Args>(args)...),
+                    std::move(field));
+}
 
 /// The first problem as an Error that carries the rest in `others`. @pre not empty.
 Error combine(std::vector<Error> problems);

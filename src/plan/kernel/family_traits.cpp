@@ -2,8 +2,6 @@
 // Says which family serves a spec, and what each can do.
 #include "plan/kernel/family_traits.h"
 
-#include "plan/kernel/forward_support.h"
-
 namespace attnjit {
 
 FamilyId family_id(const SpecFacts& spec) {

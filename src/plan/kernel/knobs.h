@@ -14,6 +14,7 @@
 
 #include "attnjit/result.h"
 #include "attnjit/tuning.h"
+#include "spec/text.h"
 
 namespace attnjit {
 
@@ -49,15 +50,12 @@ Status apply_knobs(const std::vector<Knob<Plan>>& knobs, std::string_view kernel
     if (knob == knobs.end()) {
       std::vector<std::string_view> names;
       for (const Knob<Plan>& one : knobs) names.push_back(one.name);
-      return make_error(
-          ErrorCode::kInvalid,
-          fmt::format("'{}' is no choice of {}: {}", name, kernel, fmt::join(names, ", ")), name);
+      return spec::invalid(name, "'{}' is no choice of {}: {}", name, kernel,
+                           fmt::join(names, ", "));
     }
     if (std::ranges::find(knob->values, value) == knob->values.end()) {
-      return make_error(ErrorCode::kInvalid,
-                        fmt::format("{} = {} in a tuning table: {} takes {}", name, value, kernel,
-                                    fmt::join(knob->values, ", ")),
-                        name);
+      return spec::invalid(name, "{} = {} in a tuning table: {} takes {}", name, value, kernel,
+                           fmt::join(knob->values, ", "));
     }
     knob->set(value, plan);
   }

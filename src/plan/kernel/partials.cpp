@@ -6,7 +6,6 @@
 #include <variant>
 
 #include "plan/kernel/family_traits.h"
-#include "plan/kernel/forward_support.h"
 #include "plan/kernel/sequence.h"
 #include "plan/kernel/signature.h"
 

@@ -8,7 +8,6 @@
 #include <set>
 #include <utility>
 
-#include "plan/kernel/forward_support.h"
 #include "plan/kernel/partials.h"
 #include "plan/kernel/sequence.h"
 #include "spec/names.h"

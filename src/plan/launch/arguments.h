@@ -7,7 +7,6 @@
 #include <functional>
 #include <span>
 #include <variant>
-#include <vector>
 
 #include "attnjit/launch.h"
 #include "plan/launch/tensors.h"

@@ -4,9 +4,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <variant>
-
-#include "plan/kernel/forward_support.h"
 
 namespace attnjit {
 namespace {

@@ -11,9 +11,9 @@
 #include <string_view>
 
 #include "base/problems.h"
-#include "plan/kernel/forward_support.h"
 #include "plan/kernel/signature.h"
 #include "spec/names.h"
+#include "spec/text.h"
 
 namespace attnjit {
 namespace {
@@ -320,8 +320,7 @@ Result<float> softmax_scale(const SpecFacts& spec, const LaunchScalars& scalars)
                           ? scalars.scale
                           : static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec.qk_depth)));
   if (!(scale > 0) || !std::isfinite(scale)) {
-    return make_error(ErrorCode::kInvalid,
-                      fmt::format("scale must be positive and finite, not {}", scale), "scale");
+    return spec::invalid("scale", "scale must be positive and finite, not {}", scale);
   }
   return scale;
 }

@@ -15,7 +15,6 @@
 
 #include "plan/kernel/constants.h"
 #include "plan/kernel/family_traits.h"
-#include "plan/kernel/forward_support.h"
 #include "plan/kernel/sequence.h"
 #include "plan/kernel/signature.h"
 #include "plan/launch/tensors.h"

@@ -7,14 +7,13 @@
 #include <algorithm>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "plan/kernel/constants.h"
-#include "plan/kernel/forward_support.h"
 #include "plan/kernel/partials.h"
 #include "plan/kernel/sequence.h"
 #include "plan/kernel/signature.h"
 #include "plan/launch/arguments.h"
+#include "spec/text.h"
 
 namespace attnjit {
 namespace {
@@ -66,10 +65,9 @@ Status merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t ba
   const std::int32_t pairs = choice.partitions;
   const std::int64_t rows = o.batch * o.rows * o.heads;
   if (rows > kMaxRows) {
-    return make_error(
-        ErrorCode::kInvalid,
-        fmt::format("{} rows of all heads are merged; a launch has {} at most", rows, kMaxRows),
-        plan.spec->ragged ? "total_q" : "q_len");
+    return spec::invalid(plan.spec->ragged ? "total_q" : "q_len",
+                         "{} rows of all heads are merged; a launch has {} at most", rows,
+                         kMaxRows);
   }
   ArgumentValues values{plan, {}, {}, {}, {}};
   values.numbers.set(LaunchNumber::kPartitions, pairs);
@@ -177,17 +175,13 @@ Status plan_merge_launch(const KernelPlan& plan, const LaunchRequest& request,
   const TensorView& o = request.tensors.o;
   const std::int32_t pairs = request.shapes.num_pairs;
   if (pairs < 1 || pairs > kMaxPairs) {
-    return make_error(ErrorCode::kInvalid,
-                      fmt::format("num_pairs is {}; 1 to {} is allowed", pairs, kMaxPairs),
-                      "num_pairs");
+    return spec::invalid("num_pairs", "num_pairs is {}; 1 to {} is allowed", pairs, kMaxPairs);
   }
   // NOTE: divided, not multiplied: a tensor may have 2^48 bytes.
   const std::int64_t pair_bytes = o.batch * o.rows * o.heads * o.depth * o.element_bytes();
   if (pair_bytes > kMaxPairsBytes / pairs) {
-    return make_error(
-        ErrorCode::kInvalid,
-        fmt::format("{} pairs of {} bytes are more than 2^48 bytes", pairs, pair_bytes),
-        "num_pairs");
+    return spec::invalid("num_pairs", "{} pairs of {} bytes are more than 2^48 bytes", pairs,
+                         pair_bytes);
   }
   return merge_launch(plan, o, request.shapes.batch, {pairs, pairs}, request.device, recipe);
 }

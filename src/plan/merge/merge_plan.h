@@ -5,8 +5,6 @@
 // spec with `merge` has this kernel alone, which merges pairs of the caller's.
 #pragma once
 
-#include <vector>
-
 #include "attnjit/launch.h"
 #include "attnjit/plan.h"
 #include "plan/launch/family_launch.h"

@@ -3,8 +3,6 @@
 // keys.
 #include "plan/mla/mla_launch.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 
@@ -14,6 +12,7 @@
 #include "plan/launch/partitions.h"
 #include "plan/launch/query_tiling.h"
 #include "plan/launch/row_tiles.h"
+#include "spec/text.h"
 
 namespace attnjit {
 namespace {
@@ -176,20 +175,15 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
   const LaunchShapes& shapes = request.shapes;
   const std::int64_t rows = std::int64_t{shapes.q_len} << head_shift;
   if (rows > kMaxLength) {
-    return make_error(ErrorCode::kInvalid,
-                      fmt::format("q_len is {}; with {} heads in one tile, 0 to {} is allowed",
-                                  shapes.q_len, mla_packed_heads(spec), kMaxLength >> head_shift),
-                      "q_len");
+    return spec::invalid("q_len", "q_len is {}; with {} heads in one tile, 0 to {} is allowed",
+                         shapes.q_len, mla_packed_heads(spec), kMaxLength >> head_shift);
   }
   const std::int64_t m_tiles = m_tiles_of(tiles, spec, shapes);
   // NOTE: divided, not multiplied: the product of such numbers overflows 64 bits.
   const std::int64_t packs = packs_of(spec);
   if (m_tiles * packs > kMaxTiles / shapes.batch / request.parts.partitions) {
-    return make_error(
-        ErrorCode::kInvalid,
-        fmt::format("batch {} x {} query tiles x {} partitions exceed {}", shapes.batch,
-                    m_tiles * packs, request.parts.partitions, kMaxTiles),
-        "batch");
+    return spec::invalid("batch", "batch {} x {} query tiles x {} partitions exceed {}",
+                         shapes.batch, m_tiles * packs, request.parts.partitions, kMaxTiles);
   }
   const auto total_tiles =
       static_cast<std::int32_t>(count_query_tiles(spec, shapes, tiles.rows(), 1 << head_shift) *

@@ -3,8 +3,6 @@
 // keys.
 #pragma once
 
-#include <cstdint>
-
 #include "attnjit/launch.h"
 #include "plan/launch/family_launch.h"
 #include "plan/mla/mla_tiles.h"

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
-#include <utility>
 
 #include "plan/kernel/forward_support.h"
 #include "plan/kernel/partials.h"

@@ -16,6 +16,7 @@
 #include "plan/kernel/sequence.h"
 #include "plan/kernel/signature.h"
 #include "plan/reference/reference_json.h"
+#include "spec/text.h"
 
 namespace attnjit {
 
@@ -134,8 +135,7 @@ Json kernel_to_json(const KernelPlan& plan) {
 Result<std::uint32_t> in_range(std::int64_t value, std::int64_t least, std::int64_t most,
                                const char* name) {
   if (value < least || value > most) {
-    return make_error(ErrorCode::kInvalid,
-                      fmt::format("is {}; allowed: {} to {}", value, least, most), name);
+    return spec::invalid(name, "is {}; allowed: {} to {}", value, least, most);
   }
   return static_cast<std::uint32_t>(value);
 }

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -2,16 +2,12 @@
 // Plans the sm_100 kernel with two O.
 #include "plan/sm100/sm100_accumulators.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "plan/kernel/forward_support.h"
 #include "plan/kernel/partials.h"
-#include "plan/map/map_plan.h"
 #include "plan/reference/deviate.h"
 #include "plan/reference/reference_json.h"
 #include "plan/sm100/sm100_deviations.h"
@@ -47,9 +43,8 @@ Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind
   const Fa4Config reference = mla ? Fa4Config(MlaConfig(mla_args(resolved.given(), asked)))
                                   : Fa4Config(fa4_args(resolved.given(), asked));
   if (config.ov_depth != spec.ov_depth) {
-    return sm100_unsupported(
-        fmt::format("ov_depth is {}; mla has qk_depth less the rope part's 64, {}", spec.ov_depth,
-                    config.ov_depth));
+    return sm100_unsupported("ov_depth is {}; mla has qk_depth less the rope part's 64, {}",
+                             spec.ov_depth, config.ov_depth);
   }
   // Lesser depths have the same tiles, which TMA fills up with zeros.
   Fa4Config::Args least = config.args;
@@ -58,7 +53,7 @@ Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind
   // NOTE: stages are of this kernel's keys, which are fewer: sm100_choose_ring says how many there
   // are.
   if (std::string reason = sm100_why_no_tiles(tiles); !reason.empty()) {
-    return sm100_unsupported(std::move(reason));
+    return sm100_unsupported("{}", reason);
   }
   plan.swizzle_bytes = config.swizzle_mode;
   if (options.swizzle_bytes) {
@@ -97,13 +92,13 @@ Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind
   Sm100Variant main = lay_out_fa4(tile, ring.slots, ring.fused, ring.qk_stages);
   if (main.num_kv_stages < 2 && tuned.num_qo) {
     return bad_choice(&Sm100Tuning::num_qo,
-                      fmt::format("is {}; so many query tiles leave room for {} stages of K and V, "
-                                  "and the least is 2",
-                                  *tuned.num_qo, main.num_kv_stages));
+                      "is {}; so many query tiles leave room for {} stages of K and V, "
+                      "and the least is 2",
+                      *tuned.num_qo, main.num_kv_stages);
   }
   if (main.num_kv_stages < 2) {
-    return sm100_unsupported(
-        fmt::format("{} K/V stages fit the shared memory; the least is 2", main.num_kv_stages));
+    return sm100_unsupported("{} K/V stages fit the shared memory; the least is 2",
+                             main.num_kv_stages);
   }
   // The 1Q sibling shares its code: its ring is of the same kind, its K is staged alike, and the
   // barriers are one list.

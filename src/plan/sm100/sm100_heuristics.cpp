@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <string>
 
-#include "plan/kernel/forward_support.h"
 #include "plan/kernel/partials.h"
 #include "plan/map/map_plan.h"
 #include "plan/reference/config_math.h"
@@ -115,70 +114,64 @@ Result<std::int64_t> sm100_choose_keys(const SpecFacts& spec, const Fa4Config& c
   };
   std::int64_t keys = config.BN;
   std::string reason;
+  const auto lower = [&](std::int64_t to, const std::string& why) {
+    if (to == keys) return;
+    reason += (reason.empty() ? "" : "; ") + why;
+    keys = to;
+  };
+  // The most keys that are no more than these, in steps of columns, of which something holds; 64
+  // where it does of none.
+  const auto most_that = [&](const auto& holds) {
+    std::int64_t most = keys;
+    while (most > 64 && !holds(most)) most -= kColumnBatch;
+    return most;
+  };
   if (keys > kMaxRowKeys) {
-    keys = kLoweredKeys;
-    reason = fmt::format(
-        "a softmax thread holds a row of S: {} keys spill under its registers, {} and fewer do "
-        "not; {} is the largest that P V can start on three quarters of",
-        config.BN, kMaxRowKeys, kLoweredKeys);
-  } else if (keys % kColumnBatch != 0) {
-    keys = align_down(keys, kColumnBatch);
-    reason = fmt::format("S is read and masked in whole batches of {} columns", kColumnBatch);
+    lower(kLoweredKeys,
+          fmt::format("a softmax thread holds a row of S: {} keys spill under its registers, {} "
+                      "and fewer do not; {} is the largest that P V can start on three quarters of",
+                      config.BN, kMaxRowKeys, kLoweredKeys));
   }
+  lower(align_down(keys, kColumnBatch),
+        fmt::format("S is read and masked in whole batches of {} columns", kColumnBatch));
   if (spec.key_scales && keys > kMostScaledKeys) {
-    if (!reason.empty()) reason += "; ";
-    reason +=
-        fmt::format("{} keys with scales of their own spill, {} do not", keys, kMostScaledKeys);
-    keys = kMostScaledKeys;
+    lower(kMostScaledKeys,
+          fmt::format("{} keys with scales of their own spill, {} do not", keys, kMostScaledKeys));
   }
-  if (const std::int64_t most = most_upcast_keys(spec); keys > most) {
-    if (!reason.empty()) reason += "; ";
-    reason += fmt::format("beside warps that upcast K and V registers hold {} keys", most);
-    keys = most;
-  }
+  const std::int64_t upcast = std::min(keys, most_upcast_keys(spec));
+  lower(upcast, fmt::format("beside warps that upcast K and V registers hold {} keys", upcast));
   // A tile is whole pages, or a page whole tiles, if one can be.
-  const std::int64_t lowered = keys;
-  while (keys > 64 && !fits_pages(keys, spec)) keys -= kColumnBatch;
-  if (!fits_pages(keys, spec)) keys = lowered;
-  if (keys != lowered) {
-    if (!reason.empty()) reason += "; ";
-    reason += fmt::format("{} keys fit pages of {}, {} do not", keys, spec.page_size, lowered);
+  const std::int64_t paged = most_that([&](std::int64_t tile) { return fits_pages(tile, spec); });
+  if (fits_pages(paged, spec)) {
+    lower(paged, fmt::format("{} keys fit pages of {}, {} do not", paged, spec.page_size, keys));
   }
-  const std::int64_t unsplit = keys;
-  while (keys > 64 && spec.partition_keys % keys != 0) keys -= kColumnBatch;
-  if (keys != unsplit) {
-    if (!reason.empty()) reason += "; ";
-    reason += fmt::format("{} keys divide partitions of {}, {} do not", keys, spec.partition_keys,
-                          unsplit);
-  }
-  const std::int64_t unmapped = keys;
-  while (keys > 64 && !divides_blocks(keys)) keys -= kColumnBatch;
-  if (keys != unmapped) {
-    if (!reason.empty()) reason += "; ";
-    reason += fmt::format("{} keys divide a block of the mask's map, {} do not", keys, unmapped);
-  }
+  const std::int64_t split =
+      most_that([&](std::int64_t tile) { return spec.partition_keys % tile == 0; });
+  lower(split, fmt::format("{} keys divide partitions of {}, {} do not", split, spec.partition_keys,
+                           keys));
+  const std::int64_t mapped = most_that(divides_blocks);
+  lower(mapped, fmt::format("{} keys divide a block of the mask's map, {} do not", mapped, keys));
   const std::optional<std::int64_t> asked = tuned.BN;
   if (asked) {
     const std::int64_t most =
         std::min(most_upcast_keys(spec), align_down(256 - config.padded_ov_depth, 32));
     if (*asked < 64 || *asked > most || *asked % kColumnBatch != 0) {
-      return bad_choice(&Sm100Tuning::BN, fmt::format("is {}; allowed: 64 to {} in steps of {}",
-                                                      *asked, most, kColumnBatch));
+      return bad_choice(&Sm100Tuning::BN, "is {}; allowed: 64 to {} in steps of {}", *asked, most,
+                        kColumnBatch);
     }
     if (spec.partition_keys % *asked != 0) {
-      return bad_choice(&Sm100Tuning::BN, fmt::format("is {}; partition_keys {} is no multiple",
-                                                      *asked, spec.partition_keys));
+      return bad_choice(&Sm100Tuning::BN, "is {}; partition_keys {} is no multiple", *asked,
+                        spec.partition_keys);
     }
     if (!divides_blocks(*asked)) {
-      return bad_choice(
-          &Sm100Tuning::BN,
-          fmt::format("is {}; a block of the mask's map has {} keys", *asked, kMapBlock));
+      return bad_choice(&Sm100Tuning::BN, "is {}; a block of the mask's map has {} keys", *asked,
+                        kMapBlock);
     }
     keys = *asked;
     reason = "tuned";
   }
   if (keys < 64) {
-    return sm100_unsupported(fmt::format("{} keys per tile are left; the least is 64", keys));
+    return sm100_unsupported("{} keys per tile are left; the least is 64", keys);
   }
   deviate(plan.deviations, "BN", config.BN, keys, reason);
   return keys;
@@ -198,9 +191,9 @@ Result<Sm100SplitOfP> sm100_choose_split_of_p(const SpecFacts& spec, std::int64_
   if (!status) return status.error();
   if (split_of_p(split, keys, step_keys).empty()) {
     return bad_choice(&Sm100Tuning::num_pv_stages,
-                      fmt::format("is {}; beside pv_first_quarters {} the {} keys of a tile have "
-                                  "no parts of whole steps of {}",
-                                  split.parts, split.first_quarters, keys, step_keys));
+                      "is {}; beside pv_first_quarters {} the {} keys of a tile have "
+                      "no parts of whole steps of {}",
+                      split.parts, split.first_quarters, keys, step_keys);
   }
   return split;
 }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "plan/kernel/constants.h"
-#include "plan/kernel/forward_support.h"
 #include "plan/kernel/partials.h"
 #include "plan/kernel/signature.h"
 #include "plan/map/map_plan.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a tuning row by the table of choices, and shows what a plan chose.
 #include "plan/sm100/sm100_knobs.h"
+#include "spec/text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -46,10 +47,8 @@ Result<Sm100Tuning> Sm100Tuning::read(const TuningValues* values, bool one_tile)
       for (const Sm100Knob& one : kSm100Knobs) {
         if (applies(one, one_tile)) names.insert(one.name);
       }
-      return make_error(
-          ErrorCode::kInvalid,
-          fmt::format("is no choice of this kernel; allowed: {}", fmt::join(names, ", ")),
-          "tuning." + name);
+      return spec::invalid("tuning." + name, "is no choice of this kernel; allowed: {}",
+                           fmt::join(names, ", "));
     }
     tuning.*(knob->choice) = choice.second;
   }
@@ -61,14 +60,14 @@ Status Sm100Tuning::take(Choice Sm100Tuning::*choice, std::int64_t least, std::i
   const Choice value = this->*choice;
   if (!value) return {};
   if (*value < least || *value > most || (*value - least) % step != 0) {
-    return bad_choice(choice, fmt::format("is {}; allowed: {} to {}{}", *value, least, most,
-                                          step > 1 ? fmt::format(" in steps of {}", step) : ""));
+    return bad_choice(choice, "is {}; allowed: {} to {}{}", *value, least, most,
+                      step > 1 ? fmt::format(" in steps of {}", step) : "");
   }
   target = *value;
   return {};
 }
 
-Error bad_choice(Sm100Tuning::Choice Sm100Tuning::*choice, std::string message) {
+Error bad_choice_of(Sm100Tuning::Choice Sm100Tuning::*choice, std::string message) {
   const auto* knob = std::find_if(std::begin(kSm100Knobs), std::end(kSm100Knobs),
                                   [&](const Sm100Knob& one) { return one.choice == choice; });
   return make_error(ErrorCode::kInvalid, std::move(message), fmt::format("tuning.{}", knob->name));

@@ -2,14 +2,17 @@
 // The choices that a tuning row can make for an sm_100 kernel, as one table.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "attnjit/result.h"
 #include "attnjit/tuning.h"
-#include "plan/reference/config_kind.h"
 #include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {
@@ -42,7 +45,12 @@ struct Sm100Tuning {
 };
 
 /// An error of a choice: kInvalid, under its name.
-Error bad_choice(Sm100Tuning::Choice Sm100Tuning::*choice, std::string message);
+Error bad_choice_of(Sm100Tuning::Choice Sm100Tuning::*choice, std::string message);
+template <class... Args>
+Error bad_choice(Sm100Tuning::Choice Sm100Tuning::*choice, fmt::format_string<Args...> message,
+                 Args&&... args) {
+  return bad_choice_of(choice, fmt::format(message, std::forward<Args>(args)...));
+}
 
 struct Sm100Knob {
   using Values = std::vector<std::int64_t>;
@@ -58,24 +66,31 @@ Sm100Knob::Values polynomial_shares(const Sm100Plan& plan);
 /// The registers per thread of the first role that is `id`, or whatever the first role is.
 std::int64_t registers_of(const Sm100Plan& plan, std::optional<Sm100Role::Id> id);
 
+/// The same for every plan.
+template <std::int64_t... kValues>
+Sm100Knob::Values tries(const Sm100Plan& /*plan*/) {
+  return {kValues...};
+}
+/// What the first body has.
+template <auto kMember>
+std::int64_t of_body(const Sm100Plan& plan) {
+  return std::int64_t{plan.variants.front().*kMember};
+}
+template <auto kMember>
+std::int64_t of_plan(const Sm100Plan& plan) {
+  return std::int64_t{plan.*kMember};
+}
+
 // NOTE: `attnjit tune` tries what stands here and nothing else, in this order.
 inline constexpr Sm100Knob kSm100Knobs[] = {
-    {"BN", &Sm100Tuning::BN, false, [](const Sm100Plan& plan) { return plan.variants.front().BN; },
-     [](const Sm100Plan&) {
-       return Sm100Knob::Values{64, 96, 128, 160};
-     }},
-    {"use_fused_kv", &Sm100Tuning::use_fused_kv, false,
-     [](const Sm100Plan& plan) { return std::int64_t{plan.variants.front().use_fused_kv}; },
-     [](const Sm100Plan&) {
-       return Sm100Knob::Values{0, 1};
-     }},
-    {"num_kv_stages", &Sm100Tuning::num_kv_stages, true,
-     [](const Sm100Plan& plan) { return plan.variants.front().num_kv_stages; },
-     [](const Sm100Plan&) { return Sm100Knob::Values{2, 3, 4, 5, 6, 8, 10, 12}; }},
-    {"exp2_fma_pairs", &Sm100Tuning::exp2_fma_pairs, true,
-     [](const Sm100Plan& plan) { return plan.exp2_fma_pairs; }, &polynomial_shares},
-    {"persistent", &Sm100Tuning::persistent, true,
-     [](const Sm100Plan& plan) { return plan.persistent; },
+    {"BN", &Sm100Tuning::BN, false, &of_body<&Sm100Variant::BN>, &tries<64, 96, 128, 160>},
+    {"use_fused_kv", &Sm100Tuning::use_fused_kv, false, &of_body<&Sm100Variant::use_fused_kv>,
+     &tries<0, 1>},
+    {"num_kv_stages", &Sm100Tuning::num_kv_stages, true, &of_body<&Sm100Variant::num_kv_stages>,
+     &tries<2, 3, 4, 5, 6, 8, 10, 12>},
+    {"exp2_fma_pairs", &Sm100Tuning::exp2_fma_pairs, true, &of_plan<&Sm100Plan::exp2_fma_pairs>,
+     &polynomial_shares},
+    {"persistent", &Sm100Tuning::persistent, true, &of_plan<&Sm100Plan::persistent>,
      [](const Sm100Plan& plan) {
        // In pairs no tile is taken over, but where a row may choose pairs it may choose none.
        const bool takes_over = plan.can_take_over || (plan.can_persist && plan.can_pair);
@@ -88,21 +103,18 @@ inline constexpr Sm100Knob kSm100Knobs[] = {
      [](const Sm100Plan& plan) {
        return plan.can_pair ? Sm100Knob::Values{0, 1} : Sm100Knob::Values{};
      }},
-    {"num_qo", &Sm100Tuning::num_qo, false,
-     [](const Sm100Plan& plan) { return plan.variants.front().num_qo; },
+    {"num_qo", &Sm100Tuning::num_qo, false, &of_body<&Sm100Variant::num_qo>,
      [](const Sm100Plan& plan) {
        return plan.can_choose_num_qo ? Sm100Knob::Values{1, 2} : Sm100Knob::Values{};
      }},
     {"pv_first_quarters", &Sm100Tuning::pv_first_quarters, true,
-     [](const Sm100Plan& plan) { return plan.pv_first_quarters; },
+     &of_plan<&Sm100Plan::pv_first_quarters>,
      // By the clock one and two quarters gain nowhere (docs/performance-sm100.md).
-     [](const Sm100Plan&) {
-       return Sm100Knob::Values{3, 4};
-     }},
-    {"num_pv_stages", &Sm100Tuning::num_pv_stages, true,
-     [](const Sm100Plan& plan) { return plan.variants.front().num_pv_stages; }, nullptr},
-    {"num_qk_stages", &Sm100Tuning::num_qk_stages, false,
-     [](const Sm100Plan& plan) { return plan.variants.front().num_qk_stages; }, nullptr},
+     &tries<3, 4>},
+    {"num_pv_stages", &Sm100Tuning::num_pv_stages, true, &of_body<&Sm100Variant::num_pv_stages>,
+     nullptr},
+    {"num_qk_stages", &Sm100Tuning::num_qk_stages, false, &of_body<&Sm100Variant::num_qk_stages>,
+     nullptr},
     {"softmax_registers", &Sm100Tuning::softmax_registers, true,
      [](const Sm100Plan& plan) { return registers_of(plan, std::nullopt); }, nullptr},
     {"correction_registers", &Sm100Tuning::correction_registers, true,

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans the launches of the sm_100 kernels.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 #include <functional>
 
-#include "plan/kernel/forward_support.h"
 #include "plan/kernel/partials.h"
 #include "plan/kernel/signature.h"
 #include "plan/launch/arguments.h"
@@ -14,6 +12,7 @@
 #include "plan/launch/partitions.h"
 #include "plan/map/map_plan.h"
 #include "plan/sm100/sm100_plan.h"
+#include "spec/text.h"
 
 namespace attnjit {
 namespace {
@@ -169,10 +168,8 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
   // NOTE: divided, not multiplied: the product of four such numbers overflows 64 bits.
   const std::int64_t most = kMaxTiles / plan.sm100->cluster;
   if (tiles.of_head > most || tiles.of_head > most / heads / request.parts.partitions) {
-    return make_error(ErrorCode::kInvalid,
-                      fmt::format("batch {} x {} heads x {} query tiles x {} partitions exceed {}",
-                                  shapes.batch, heads, m_tiles, request.parts.partitions, most),
-                      "batch");
+    return spec::invalid("batch", "batch {} x {} heads x {} query tiles x {} partitions exceed {}",
+                         shapes.batch, heads, m_tiles, request.parts.partitions, most);
   }
   const auto total_heads = static_cast<std::int32_t>(heads * (spec.ragged ? 1 : shapes.batch));
   const auto total_tiles =

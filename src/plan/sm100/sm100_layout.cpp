@@ -11,7 +11,6 @@
 #include <string>
 #include <utility>
 
-#include "plan/kernel/forward_support.h"
 #include "plan/reference/config_math.h"
 #include "plan/reference/fa4_config.h"
 

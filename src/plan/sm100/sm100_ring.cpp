@@ -44,26 +44,24 @@ Result<Sm100Ring> sm100_tune_ring(const Sm100LayoutRequest& tile, Sm100Ring ring
   if (!fused && !stages && !qk_stages) return ring;
   if (fused) {
     if (*fused != 0 && *fused != 1) {
-      return bad_choice(&Sm100Tuning::use_fused_kv, fmt::format("is {}; allowed: 0, 1", *fused));
+      return bad_choice(&Sm100Tuning::use_fused_kv, "is {}; allowed: 0, 1", *fused);
     }
     ring.slots = stages || ring.fused == (*fused == 1) ? ring.slots : align_down(ring.slots, 2);
     ring.fused = *fused == 1;
   }
   if (stages) {
     if (*stages < 2 || *stages > 64) {
-      return bad_choice(&Sm100Tuning::num_kv_stages,
-                        fmt::format("is {}; allowed: 2 to 64", *stages));
+      return bad_choice(&Sm100Tuning::num_kv_stages, "is {}; allowed: 2 to 64", *stages);
     }
     ring.slots = ring.fused ? *stages : 2 * *stages;
   }
   if (ring.fused) ring.qk_stages = 1;
   if (qk_stages) {
     if (*qk_stages != 1 && (ring.fused || *qk_stages != tile.max_qk_stages)) {
-      return bad_choice(&Sm100Tuning::num_qk_stages,
-                        fmt::format("is {}; allowed: 1{}", *qk_stages,
-                                    ring.fused || tile.max_qk_stages == 1
-                                        ? std::string()
-                                        : fmt::format(", {}", tile.max_qk_stages)));
+      return bad_choice(&Sm100Tuning::num_qk_stages, "is {}; allowed: 1{}", *qk_stages,
+                        ring.fused || tile.max_qk_stages == 1
+                            ? std::string()
+                            : fmt::format(", {}", tile.max_qk_stages));
     }
     ring.qk_stages = *qk_stages;
   }
@@ -71,10 +69,10 @@ Result<Sm100Ring> sm100_tune_ring(const Sm100LayoutRequest& tile, Sm100Ring ring
   const Sm100Variant variant = lay_out_fa4(tile, ring.slots, ring.fused, ring.qk_stages);
   if (variant.num_kv_stages < 2 || !fits(variant)) {
     return bad_choice(&Sm100Tuning::num_kv_stages,
-                      fmt::format("is {}: takes {} bytes of shared memory and {} barriers; "
-                                  "allowed: {} and {}",
-                                  variant.num_kv_stages, variant.smem_bytes,
-                                  variant.barriers.size(), kSm100SmemBytes, kSm100MaxBarriers));
+                      "is {}: takes {} bytes of shared memory and {} barriers; "
+                      "allowed: {} and {}",
+                      variant.num_kv_stages, variant.smem_bytes, variant.barriers.size(),
+                      kSm100SmemBytes, kSm100MaxBarriers);
   }
   return ring;
 }

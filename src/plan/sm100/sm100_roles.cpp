@@ -2,12 +2,9 @@
 // Says what the warps of the sm_100 kernels do, and shares out the registers.
 #include "plan/sm100/sm100_roles.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 #include <vector>
 
-#include "plan/kernel/forward_support.h"
 #include "plan/reference/config_math.h"
 #include "plan/reference/deviate.h"
 
@@ -39,10 +36,10 @@ Status take_budgets(const Sm100Tuning& tuned, std::int64_t softmax_warpgroups,
     const auto named = tuned.softmax_registers      ? &Sm100Tuning::softmax_registers
                        : tuned.correction_registers ? &Sm100Tuning::correction_registers
                                                     : &Sm100Tuning::other_registers;
-    return bad_choice(
-        named, fmt::format("takes {} registers with the others: softmax_registers {}, "
-                           "correction_registers {}, other_registers {}; allowed: {}",
-                           total, budgets.softmax, budgets.correction, budgets.other, launched));
+    return bad_choice(named,
+                      "takes {} registers with the others: softmax_registers {}, "
+                      "correction_registers {}, other_registers {}; allowed: {}",
+                      total, budgets.softmax, budgets.correction, budgets.other, launched);
   }
   return {};
 }

@@ -2,13 +2,9 @@
 // Plans the sm_100 kernel with one O.
 #include "plan/sm100/sm100_accumulators.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
-#include "plan/kernel/forward_support.h"
 #include "plan/kernel/partials.h"
-#include "plan/map/map_plan.h"
 #include "plan/reference/deviate.h"
 #include "plan/reference/reference_json.h"
 #include "plan/sm100/sm100_deviations.h"
@@ -28,9 +24,8 @@ Result<Sm100Plan> plan_single_accumulator(const ResolvedSpec& resolved, ConfigKi
     const char* nothing_left = spec.ov_depth > 192 ? "S no tensor memory"
                                : spec.upcasts_kv   ? "the upcasting no registers"
                                                    : "K and V no room for two stages";
-    return sm100_unsupported(
-        fmt::format("num_qo is {}; two O of depth {} leave {}, and one query tile has one",
-                    *options.num_qo, spec.ov_depth, nothing_left));
+    return sm100_unsupported("num_qo is {}; two O of depth {} leave {}, and one query tile has one",
+                             *options.num_qo, spec.ov_depth, nothing_left);
   }
   Sm100Plan plan;
   plan.reference = kind;
@@ -57,8 +52,8 @@ Result<Sm100Plan> plan_single_accumulator(const ResolvedSpec& resolved, ConfigKi
   if (!ring) return ring.error();
   Sm100Variant body = lay_out_fa4(tile, ring->slots, ring->fused, ring->qk_stages);
   if (body.num_kv_stages < 2) {
-    return sm100_unsupported(
-        fmt::format("{} K/V stages fit the shared memory; the least is 2", body.num_kv_stages));
+    return sm100_unsupported("{} K/V stages fit the shared memory; the least is 2",
+                             body.num_kv_stages);
   }
   const auto record = [&](const char* name, auto expected, auto actual, const char* why) {
     deviate(plan.deviations, name, expected, actual, why);

@@ -40,15 +40,10 @@ std::string why_no_pair(const SpecFacts& spec, const Sm100Plan& sm100) {
 
 }  // namespace
 
-Error sm100_unsupported(std::string reason) {
-  return make_error(ErrorCode::kUnsupported, std::move(reason));
-}
-
 std::optional<Error> sm100_check_shape(const SpecFacts& spec) {
   const Dtype of_kv = spec.type_of_kv();
   if (spec.ov_depth > spec.qk_depth) {
-    return sm100_unsupported(
-        fmt::format("ov_depth {} is above qk_depth {}", spec.ov_depth, spec.qk_depth));
+    return sm100_unsupported("ov_depth {} is above qk_depth {}", spec.ov_depth, spec.qk_depth);
   }
   for (const auto& [depth, dtype] :
        {std::pair{spec.qk_depth, spec.qkv_dtype}, std::pair{spec.ov_depth, spec.qkv_dtype},
@@ -57,9 +52,9 @@ std::optional<Error> sm100_check_shape(const SpecFacts& spec) {
     const int step = 16 / size_of(dtype);
     if (depth % step != 0) {
       return sm100_unsupported(
-          fmt::format("depth {} of {} is no multiple of {}: a row is no multiple of 16 bytes, in "
-                      "which it is loaded",
-                      depth, to_string(dtype), step));
+          "depth {} of {} is no multiple of {}: a row is no multiple of 16 bytes, in "
+          "which it is loaded",
+          depth, to_string(dtype), step);
     }
   }
   return std::nullopt;

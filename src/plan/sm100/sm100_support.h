@@ -2,8 +2,11 @@
 // What the sm_100 kernels do not serve, before there is a plan to ask about.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "attnjit/result.h"
 #include "plan/reference/fa4_config.h"
@@ -12,7 +15,10 @@
 namespace attnjit {
 
 /// kUnsupported, with the reason.
-Error sm100_unsupported(std::string reason);
+template <class... Args>
+Error sm100_unsupported(fmt::format_string<Args...> reason, Args&&... args) {
+  return make_error(ErrorCode::kUnsupported, fmt::format(reason, std::forward<Args>(args)...));
+}
 
 /// Depths that no layout serves.
 std::optional<Error> sm100_check_shape(const SpecFacts& spec);

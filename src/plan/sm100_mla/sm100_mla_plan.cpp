@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "plan/kernel/constants.h"
-#include "plan/kernel/forward_support.h"
 #include "plan/kernel/json_fields.h"
 #include "plan/kernel/partials.h"
 #include "plan/reference/deviate.h"
 #include "plan/reference/reference_json.h"
+#include "spec/text.h"
 
 namespace attnjit {
 namespace {
@@ -107,11 +107,8 @@ Status choose(const ResolvedSpec& resolved, const TuningValues* tuned, Sm100MlaP
   for (const auto& [name, value] : tuned == nullptr ? TuningValues() : *tuned) {
     const bool cluster = name == kCluster;
     if (name != kStages && !cluster) {
-      return make_error(
-          ErrorCode::kInvalid,
-          fmt::format("is no choice of the kernel of {}; allowed: {}, {}",
-                      plan.tiles.own_v ? "deep heads" : "absorbed MLA", kStages, kCluster),
-          "tuning." + name);
+      return spec::invalid("tuning." + name, "is no choice of the kernel of {}; allowed: {}, {}",
+                           plan.tiles.own_v ? "deep heads" : "absorbed MLA", kStages, kCluster);
     }
     const int from = cluster ? 1 : least;
     const int to = cluster ? most_cluster : most;
@@ -120,9 +117,7 @@ Status choose(const ResolvedSpec& resolved, const TuningValues* tuned, Sm100MlaP
                             ? ": of pages without boxes of TMA, with debug_waits, "
                               "and of 64 heads and fewer a CTA loads alone"
                             : "";
-      return make_error(ErrorCode::kInvalid,
-                        fmt::format("is {}; allowed: {} to {}{}", value, from, to, why),
-                        "tuning." + name);
+      return spec::invalid("tuning." + name, "is {}; allowed: {} to {}{}", value, from, to, why);
     }
     (cluster ? plan.tiles.cluster : plan.tiles.num_stages) = static_cast<int>(value);
   }

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 
-#include "plan/kernel/forward_support.h"
 #include "plan/kernel/partials.h"
 #include "plan/launch/row_tiles.h"
 #include "plan/map/map_plan.h"
 #include "plan/sm90/sm90_fields.h"
 #include "plan/sm90/sm90_layout.h"
-#include "plan/sm90/sm90_roles.h"
 #include "plan/sm90/sm90_tiling.h"
 #include "spec/resolved_spec.h"
 

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills the template's side of an sm_90a plan: its constants and its parameters.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <span>
-#include <utility>
 
-#include "plan/kernel/forward_support.h"
 #include "plan/kernel/partials.h"
 #include "plan/kernel/signature.h"
 #include "plan/launch/row_tiles.h"
@@ -15,7 +12,7 @@
 #include "plan/sm90/sm90_layout.h"
 #include "plan/sm90/sm90_plan.h"
 #include "plan/sm90/sm90_roles.h"
-#include "plan/sm90/sm90_tiling.h"
+#include "spec/text.h"
 
 namespace attnjit {
 namespace {
@@ -61,11 +58,8 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
 Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   if (sm90.smem_bytes > sm90_smem_room(sm90)) {
     // Only a tuning table can ask for this; the choices above are tested to fit.
-    return make_error(
-        ErrorCode::kInvalid,
-        fmt::format("BN {} with {} stages needs {} bytes of shared memory; a CTA has {}", sm90.BN,
-                    sm90.num_stages, sm90.smem_bytes, sm90_smem_room(sm90)),
-        "BN");
+    return spec::invalid("BN", "BN {} with {} stages needs {} bytes of shared memory; a CTA has {}",
+                         sm90.BN, sm90.num_stages, sm90.smem_bytes, sm90_smem_room(sm90));
   }
   PlannedKernel& kernel = plan.main();
   kernel.entry = "attnjit_forward";

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches of the sm_90a forward kernel.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
@@ -14,6 +13,7 @@
 #include "plan/map/map_plan.h"
 #include "plan/sm90/sm90_plan.h"
 #include "plan/sm90/sm90_tiling.h"
+#include "spec/text.h"
 
 namespace attnjit {
 namespace {
@@ -192,22 +192,17 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   const int packed_heads = sm90_packed_heads(sm90, spec);
   const std::int64_t rows = packed_rows(shapes.q_len, packed_heads);
   if (rows > kMaxLength) {
-    return make_error(
-        ErrorCode::kInvalid,
-        fmt::format("q_len is {}; with the {} heads of a group in one tile, 0 to {} "
-                    "is allowed",
-                    shapes.q_len, spec.group, packed_positions(kMaxLength, packed_heads)),
-        "q_len");
+    return spec::invalid("q_len",
+                         "q_len is {}; with the {} heads of a group in one tile, 0 to {} "
+                         "is allowed",
+                         shapes.q_len, spec.group, packed_positions(kMaxLength, packed_heads));
   }
   const std::int64_t heads = spec.num_q_heads / packed_heads;
   const std::int64_t full_tiles = (rows + sm90.BM - 1) / sm90.BM;
   // NOTE: divided, not multiplied: the product of four such numbers overflows 64 bits.
   if (full_tiles * heads > kMaxTiles / shapes.batch / request.parts.partitions) {
-    return make_error(
-        ErrorCode::kInvalid,
-        fmt::format("batch {} x {} heads x {} query tiles x {} partitions exceed {}", shapes.batch,
-                    heads, full_tiles, request.parts.partitions, kMaxTiles),
-        "batch");
+    return spec::invalid("batch", "batch {} x {} heads x {} query tiles x {} partitions exceed {}",
+                         shapes.batch, heads, full_tiles, request.parts.partitions, kMaxTiles);
   }
   const bool splits = request.parts.partitions > 1;
   const LaunchTiles tiles = request.parts.whole && !splits

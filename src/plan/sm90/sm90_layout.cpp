@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 
-#include "plan/kernel/forward_support.h"
 #include "plan/launch/row_tiles.h"
 #include "plan/mla/mla_tiles.h"
 #include "plan/sm90/sm90_fields.h"

@@ -2,8 +2,6 @@
 // Plans the sm_90a kernel: its tile, and all that follows from that.
 #include "plan/sm90/sm90_plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -15,6 +13,7 @@
 #include "plan/sm90/sm90_layout.h"
 #include "plan/sm90/sm90_roles.h"
 #include "plan/sm90/sm90_tiling.h"
+#include "spec/text.h"
 
 namespace attnjit {
 namespace {
@@ -26,10 +25,8 @@ Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
   if (keys % kPartitionStep != 0) return {};  // not served
   const bool chosen = tuned != nullptr && tuned->contains("BN");
   if (chosen && keys % plan.BN != 0) {
-    return make_error(
-        ErrorCode::kInvalid,
-        fmt::format("BN = {} in a tuning table: partition_keys {} is no multiple", plan.BN, keys),
-        "BN");
+    return spec::invalid("BN", "BN = {} in a tuning table: partition_keys {} is no multiple",
+                         plan.BN, keys);
   }
   int longest = kPartitionStep;
   for (const Knob<Sm90Plan>& knob : sm90_forward_knobs(plan)) {

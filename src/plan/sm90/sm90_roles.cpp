@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "plan/kernel/forward_support.h"
-
 namespace attnjit {
 namespace {
 

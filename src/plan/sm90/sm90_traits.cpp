@@ -2,10 +2,8 @@
 // Asks a spec and a plan for their facts.
 #include "plan/sm90/sm90_traits.h"
 
-#include <array>
 #include <utility>
 
-#include "plan/kernel/forward_support.h"
 #include "plan/kernel/partials.h"
 #include "plan/map/map_plan.h"
 #include "plan/sm90/sm90_heuristics.h"

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "plan/kernel/constants.h"
-#include "plan/kernel/forward_support.h"
 #include "plan/kernel/knobs.h"
 #include "plan/kernel/partials.h"
+#include "spec/text.h"
 
 namespace attnjit {
 namespace {
@@ -162,10 +162,8 @@ Status fill_from_sm90_mla(const Sm90MlaPlan& mla, KernelPlan& plan) {
   const std::int64_t smem_bytes = mla.smem.end_of_last();
   if (smem_bytes > kMaxSmemBytes) {
     // Only a tuning table can ask for this; the choice above is tested to fit.
-    return make_error(ErrorCode::kInvalid,
-                      fmt::format("{} stages need {} bytes of shared memory; a CTA has {}",
-                                  tiles.num_stages, smem_bytes, kMaxSmemBytes),
-                      "num_stages");
+    return spec::invalid("num_stages", "{} stages need {} bytes of shared memory; a CTA has {}",
+                         tiles.num_stages, smem_bytes, kMaxSmemBytes);
   }
   PlannedKernel& kernel = plan.main();
   kernel.entry = tiles.own_v ? "attnjit_deep_forward" : "attnjit_mla_decode";

@@ -3,7 +3,6 @@
 // query heads are over one row of K per key, whose latent part is V.
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>

@@ -146,8 +146,8 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
       const KernelPlan plan = plan_of(spec);
       ASSERT_TRUE(plan.supported) << plan.reason;
       const Sm90Plan& sm90 = *plan.sm90;
-      EXPECT_TRUE(sm90.upcasts_kv);
-      EXPECT_EQ(sm90.kv_row_bytes, depth % 128 == 0 ? 128 : 64);
+      EXPECT_TRUE(sm90.spec->upcasts_kv);
+      EXPECT_EQ(sm90_kv_row_bytes(*sm90.spec), depth % 128 == 0 ? 128 : 64);
       EXPECT_EQ(sm90.k_bytes, std::int64_t{sm90.BN} * ((depth + 63) / 64 * 128));
       EXPECT_EQ(sm90.k_raw_stage_bytes, sm90.k_bytes / 2);
       EXPECT_EQ(sm90.v_raw_stage_bytes, sm90.v_bytes / 2);
@@ -159,7 +159,7 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
       EXPECT_EQ(sm90.ctas_per_sm, max_q_len == 1 && depth <= 128 ? 2 : 1);
     }
   }
-  EXPECT_FALSE(plan_of(sm90_spec(128)).sm90->upcasts_kv);
+  EXPECT_FALSE(plan_of(sm90_spec(128)).sm90->spec->upcasts_kv);
 }
 
 // Beside warps that widen K and V who deals out work tiles has few registers, and keeps its place

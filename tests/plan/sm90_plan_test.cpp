@@ -259,10 +259,10 @@ TEST(Sm90Plan, BoxesAreOfOnePage) {
         EXPECT_EQ(page % sm90.box_keys, 0) << page;
         EXPECT_EQ(sm90.box_keys % 8, 0) << page;
         EXPECT_EQ(sm90.box_keys == sm90.BN, page % sm90.BN == 0) << page;
-        EXPECT_EQ(sm90.kv_lens, page > 0 || ragged);
+        EXPECT_EQ(sm90.spec->lengths_differ, page > 0 || ragged);
         const auto constants = constants_of(plan);
         EXPECT_EQ(constants.at("kBoxKeys"), std::to_string(sm90.box_keys));
-        EXPECT_EQ(constants.contains("kBarVTail"), sm90.kv_lens);
+        EXPECT_EQ(constants.contains("kBarVTail"), sm90.spec->lengths_differ);
       }
     }
   }
@@ -283,7 +283,7 @@ TEST(Sm90Plan, RowsOfOtherPagesAreCopied) {
         const KernelPlan plan = plan_of(spec);
         ASSERT_TRUE(plan.supported) << page << ": " << plan.reason;
         const Sm90Plan& sm90 = *plan.sm90;
-        EXPECT_TRUE(sm90.row_copies);
+        EXPECT_TRUE(sm90.spec->copies_rows);
         EXPECT_LE(sm90.BN, 128);
         EXPECT_LE(sm90.producer_registers + sm90.num_consumers * sm90.consumer_registers,
                   (sm90.num_consumers + 1) * plan.main().launch_registers);

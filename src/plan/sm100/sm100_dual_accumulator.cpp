@@ -65,7 +65,7 @@ Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind
   }
   const bool rope_uncounted = config.rope_depth() > 0 && !reference.args.rope_dtype;
 
-  plan.upcasts_kv = spec.upcasts_kv;
+  plan.spec = &spec;
   sm100_choose_work(resolved, config.pair_cta, tuned, plan);
   const Result<std::int64_t> keys = sm100_choose_keys(spec, config, tuned, plan);
   if (!keys) return keys.error();

@@ -86,7 +86,7 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
   plan.published = lists_sequences(spec);
   plan.can_persist = !plan.published && !spec.lengths_differ;
   // A warp publishes what is taken over, which is not there for pairs.
-  plan.can_take_over = plan.can_persist && !pair && !plan.mapped && !plan.upcasts_kv;
+  plan.can_take_over = plan.can_persist && !pair && !plan.mapped && !plan.spec->upcasts_kv;
   // NOTE: what interprets is one kernel for all masks, even ones and others. What an expression
   // hides may make its work uneven, but never longer than where nothing is hidden.
   const bool even = !spec.interpreted && even_work(spec.mask);

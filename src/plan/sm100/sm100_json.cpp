@@ -24,6 +24,10 @@ using Json = nlohmann::ordered_json;
 
 #define VARIANT(name) ATTNJIT_MEMBER(Sm100Variant, name)
 #define FIELD(name) ATTNJIT_MEMBER(Sm100Plan, name)
+#define FACT(name, fact)                               \
+  std::pair {                                          \
+#name, [](const Sm100Plan& of) { return of.fact; } \
+  }
 
 template <class Region>
 Json ranges_json(const MemoryLayout<Region>& ranges, bool aligned) {
@@ -98,8 +102,8 @@ void add_sm100(const SpecFacts& /*spec*/, const Sm100Plan& plan, Json& json) {
               VARIANT(num_qk_stages), VARIANT(use_fused_kv));
   add_members(plan, json, FIELD(can_switch_to_1q), FIELD(persistent), FIELD(exp2_pairs),
               FIELD(exp2_fma_pairs), FIELD(rescale_threshold), FIELD(p_bias), FIELD(row_copies),
-              FIELD(upcasts_kv), FIELD(published), FIELD(skips_tiles), FIELD(many_gaps),
-              FIELD(mapped), FIELD(split), FIELD(partition_tiles));
+              FACT(upcasts_kv, spec->upcasts_kv), FIELD(published), FIELD(skips_tiles),
+              FIELD(many_gaps), FIELD(mapped), FIELD(split), FIELD(partition_tiles));
   Json roles = Json::array();
   for (const Sm100Role& role : plan.roles) {
     roles.push_back({{"name", std::string(to_string(role.id))},
@@ -126,6 +130,7 @@ void add_sm100(const SpecFacts& /*spec*/, const Sm100Plan& plan, Json& json) {
   json["variants"] = std::move(variants);
 }
 
+#undef FACT
 #undef FIELD
 #undef VARIANT
 

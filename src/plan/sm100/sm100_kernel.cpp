@@ -154,7 +154,7 @@ std::int64_t box_rows(const Sm100Plan& sm100) {
 }
 
 // Whether K and V come by other ways than TMA.
-bool loads_by_threads(const Sm100Plan& sm100) { return sm100.row_copies || sm100.upcasts_kv; }
+bool loads_by_threads(const Sm100Plan& sm100) { return sm100.row_copies || sm100.spec->upcasts_kv; }
 
 // Whether the kernel waits for the end of what comes before it on the stream.
 bool overlaps(const Sm100Plan& sm100) {
@@ -167,7 +167,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   Constants constants;
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
   constants.add_bool("kE4m3", spec.qkv_dtype == Dtype::kE4m3);
-  constants.add_bool("kWidensKv", sm100.upcasts_kv);
+  constants.add_bool("kWidensKv", sm100.spec->upcasts_kv);
   constants.add_bool("kOwnRope", spec.own_rope);
   constants.add_bool("kRopeBf16", spec.rope_dtype == Dtype::kBf16);
   constants.add("kScales", static_cast<int>(spec.scales));
@@ -225,8 +225,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
       if (role.id == id) constants.add(constant, role.registers);
     }
   }
-  constants.add("kWideningWarps", sm100.upcasts_kv ? kSm100UpcastWarps : 0);
-  if (!sm100.upcasts_kv) constants.add("kWideningRegisters", 0);
+  constants.add("kWideningWarps", sm100.spec->upcasts_kv ? kSm100UpcastWarps : 0);
+  if (!sm100.spec->upcasts_kv) constants.add("kWideningRegisters", 0);
   constants.add("kExp2FmaPairs", sm100.exp2_fma_pairs);
   constants.add_bool("kMaximumByLoad", spec.arch == Arch::kSm103a);
   constants.add_float("kRescaleThreshold", sm100.rescale_threshold);

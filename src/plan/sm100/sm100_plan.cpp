@@ -56,7 +56,7 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
     // and the most that a maximum may grow: 2^(8 + 0.75) = 431 (docs/sm100.md).
     plan->p_bias = 8;
     plan->rescale_threshold = 0.75;
-  } else if (plan->upcasts_kv) {
+  } else if (plan->spec->upcasts_kv) {
     // P is fp16, whose small numbers are kept: with what a maximum may grow by it is 2^15 at most,
     // half of what fp16 holds.
     plan->p_bias = 7;

@@ -163,6 +163,7 @@ struct Sm100Variant {
 };
 
 struct Sm100Plan {
+  const SpecFacts* spec = nullptr;          ///< that it is of: the KernelPlan's
   ConfigKind reference = ConfigKind::kFa4;  ///< where its tiles come from
   std::vector<Sm100Variant> variants;  ///< the launched one first; its 1Q sibling where it switches
   bool can_switch_to_1q = false;       ///< the 2Q body may branch to the 1Q body for short prompts
@@ -181,8 +182,6 @@ struct Sm100Plan {
   double rescale_threshold = 8;        ///< log2: O is rescaled when the maximum grows by more
   double p_bias = 0;        ///< log2: P is scaled by 2^this, so that e4m3 keeps small ones
   bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
-  bool upcasts_kv =
-      false;  ///< K and V are e4m3; a warpgroup loads them, and upcasts them to 16 bits
   /// A warp finds the work tiles and publishes them to the others; a CTA has several.
   bool published = false;
   bool counted = false;            ///< of those that are published: they are counted off

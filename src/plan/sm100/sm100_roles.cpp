@@ -103,7 +103,7 @@ Sm100Budgets single_accumulator_budgets(const Sm100Plan& plan) {
   const Sm100Budgets usual = plan.cluster > 1 ? Sm100Budgets{200, 152, 152}
                              : plan.mapped    ? Sm100Budgets{200, 144, 160}
                                               : Sm100Budgets{184, 160, 160};
-  return plan.upcasts_kv ? Sm100Budgets{160, 128, 64, 160} : usual;
+  return plan.spec->upcasts_kv ? Sm100Budgets{160, 128, 64, 160} : usual;
 }
 
 Status sm100_assign_roles(const Sm100Budgets& reference, Sm100Budgets budgets,

@@ -30,7 +30,7 @@ Result<Sm100Plan> plan_single_accumulator(const ResolvedSpec& resolved, ConfigKi
   Sm100Plan plan;
   plan.reference = kind;
   plan.softmax_warpgroups = 1;
-  plan.upcasts_kv = spec.upcasts_kv;
+  plan.spec = &spec;
   const bool pair = options.pair_cta.value_or(sm100_pairs_by_default(resolved));
   sm100_choose_work(resolved, pair, tuned, plan);
   Sm100LayoutRequest tile = sm100_layout_request(spec, plan);

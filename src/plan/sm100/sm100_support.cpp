@@ -21,7 +21,7 @@ std::string why_no_pair(const SpecFacts& spec, const Sm100Plan& sm100) {
     return fmt::format("{} by CTAs that multiply alone: pair_cta is to be false", what);
   };
   if (sm100.published) return alone("partitions of the keys and packed keys are computed");
-  if (sm100.upcasts_kv) return alone("K and V are upcast");
+  if (sm100.spec->upcasts_kv) return alone("K and V are upcast");
   if (spec.own_rope) return alone("a rope part of another type (rope_dtype) is multiplied");
   if (sm100.row_copies) {
     return alone(

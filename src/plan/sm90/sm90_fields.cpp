@@ -20,21 +20,28 @@ namespace attnjit {
 namespace {
 
 #define FIELD(name) ATTNJIT_MEMBER(Sm90Plan, name)
+#define FACT(name, fact)                              \
+  std::pair {                                         \
+#name, [](const Sm90Plan& of) { return of.fact; } \
+  }
 
 void add_body(const Sm90Plan& plan, nlohmann::ordered_json& json) {
-  add_members(plan, json, FIELD(BM), FIELD(BN), FIELD(box_keys), FIELD(num_consumers),
-              FIELD(ctas_per_sm), FIELD(num_stages), FIELD(num_v_stages), FIELD(num_q_stages),
-              FIELD(num_raw_stages), FIELD(o_blocks), FIELD(ping_pong), FIELD(pair_tiles),
-              FIELD(kv_lens), FIELD(dynamic_schedule), FIELD(row_copies), FIELD(overlaps),
-              FIELD(listed), FIELD(mapped), FIELD(map_bits), FIELD(split), FIELD(stream_k),
-              FIELD(partition_tiles), FIELD(rescale_by_row), FIELD(pack_gqa), FIELD(l2_bytes),
-              FIELD(producer_registers), FIELD(consumer_registers), FIELD(padded_qk_depth),
-              FIELD(padded_ov_depth), FIELD(q_bytes), FIELD(k_bytes), FIELD(v_bytes),
-              FIELD(v_raw_stage_bytes), FIELD(k_raw_stage_bytes), FIELD(upcasts_kv),
-              FIELD(kv_row_bytes), FIELD(exp2_fma_pairs), FIELD(sums_by_product),
-              FIELD(held_q_steps), FIELD(p_bias), FIELD(rescale_threshold));
+  add_members(
+      plan, json, FIELD(BM), FIELD(BN), FIELD(box_keys), FIELD(num_consumers), FIELD(ctas_per_sm),
+      FIELD(num_stages), FIELD(num_v_stages), FIELD(num_q_stages), FIELD(num_raw_stages),
+      FIELD(o_blocks), FIELD(ping_pong), FIELD(pair_tiles), FACT(kv_lens, spec->lengths_differ),
+      FIELD(dynamic_schedule), FACT(row_copies, spec->copies_rows), FIELD(overlaps), FIELD(listed),
+      FIELD(mapped), FIELD(map_bits), FIELD(split), FIELD(stream_k), FIELD(partition_tiles),
+      FACT(rescale_by_row, spec->partition_keys > 0), FIELD(pack_gqa), FIELD(l2_bytes),
+      FIELD(producer_registers), FIELD(consumer_registers), FIELD(padded_qk_depth),
+      FIELD(padded_ov_depth), FIELD(q_bytes), FIELD(k_bytes), FIELD(v_bytes),
+      FIELD(v_raw_stage_bytes), FIELD(k_raw_stage_bytes), FACT(upcasts_kv, spec->upcasts_kv),
+      std::pair{"kv_row_bytes", [](const Sm90Plan& of) { return sm90_kv_row_bytes(*of.spec); }},
+      FIELD(exp2_fma_pairs), FIELD(sums_by_product), FIELD(held_q_steps), FIELD(p_bias),
+      FIELD(rescale_threshold));
 }
 
+#undef FACT
 #undef FIELD
 
 }  // namespace
@@ -45,14 +52,14 @@ void add_sm90(const SpecFacts& /*spec*/, const Sm90Plan& plan, nlohmann::ordered
 }
 
 std::vector<Knob<Sm90Plan>> sm90_forward_knobs(const Sm90Plan& plan) {
-  const bool transposes = plan.num_raw_stages > 0 && !plan.upcasts_kv;  // e4m3
+  const bool transposes = plan.num_raw_stages > 0 && !plan.spec->upcasts_kv;  // e4m3
   // A lane of the four warps that copy finds a row.
   std::vector<std::int64_t> keys{64, 80, 96, 112, 128};
-  if (!plan.row_copies) keys.insert(keys.end(), {144, 160, 176, 192});
+  if (!plan.spec->copies_rows) keys.insert(keys.end(), {144, 160, 176, 192});
   // A step of P is 32 keys.
   if (transposes) keys = {64, 96, 128, 160, 192, 224};
   // A lane upcasts a key.
-  if (plan.upcasts_kv) keys = {64, 96, 128, 160, 192};
+  if (plan.spec->upcasts_kv) keys = {64, 96, 128, 160, 192};
   // A block of a map is whole tiles.
   if (plan.mapped) std::erase_if(keys, [](std::int64_t one) { return kMapBlock % one != 0; });
   std::vector<Knob<Sm90Plan>> all{
@@ -61,7 +68,7 @@ std::vector<Knob<Sm90Plan>> sm90_forward_knobs(const Sm90Plan& plan) {
       {"num_q_stages", &Sm90Plan::num_q_stages, {1, 2}},
   };
   if (plan.num_consumers > 1) {
-    if (!plan.mapped && !plan.upcasts_kv) {
+    if (!plan.mapped && !plan.spec->upcasts_kv) {
       all.push_back({"num_consumers", &Sm90Plan::num_consumers, {2, 3}});
     }
     all.push_back({"ping_pong", &Sm90Plan::ping_pong, {0, 1}});
@@ -91,8 +98,8 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
   Constants constants;
   constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
   constants.add_bool("kE4m3", spec.is_e4m3);
-  constants.add_bool("kWidensKv", sm90.upcasts_kv);
-  constants.add("kKvRowBytes", sm90.kv_row_bytes);
+  constants.add_bool("kWidensKv", sm90.spec->upcasts_kv);
+  constants.add("kKvRowBytes", sm90_kv_row_bytes(spec));
   constants.add("kScales", static_cast<int>(spec.scales));
   constants.add_bool("kOutputBf16", spec.o_dtype == Dtype::kBf16);
   constants.add("kOutputBytes", size_of(spec.o_dtype));
@@ -110,7 +117,7 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
   constants.add("kTileN", sm90.BN);
   constants.add("kPageSize", spec.page_size);
   constants.add("kBoxKeys", sm90.box_keys);
-  constants.add_bool("kRowCopies", sm90.row_copies);
+  constants.add_bool("kRowCopies", sm90.spec->copies_rows);
   constants.add_bool("kRagged", spec.ragged);
   constants.add_bool("kRaggedKv", spec.ragged_kv);
   constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
@@ -135,12 +142,12 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
   if (sm90.sums_by_product) {
     constants.add("kOnesOffset", sm90.smem.begin_of(Sm90Region::kOnes));
   }
-  if (sm90.key_scales) {
+  if (sm90.spec->key_scales) {
     constants.add("kKeyScalesOffset", sm90.smem.begin_of(Sm90Region::kKeyScales));
   }
   constants.add("kPartitionTiles", sm90.partition_tiles);
   constants.add_bool("kMergeOnePart", merges_one_part(spec));
-  constants.add_bool("kRescaleByRow", sm90.rescale_by_row);
+  constants.add_bool("kRescaleByRow", spec.partition_keys > 0);
   constants.add("kStages", sm90.num_stages);
   constants.add("kVStages", sm90.num_v_stages);
   constants.add("kRowStages", sm90.num_raw_stages);
@@ -149,7 +156,7 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
     constants.add("kFirstVRewriter", kSm90FirstVRewriter);
     constants.add("kVRewriters", kSm90VRewriters);
   }
-  if (sm90.upcasts_kv) constants.add("kKRewriters", kSm90KRewriters);
+  if (sm90.spec->upcasts_kv) constants.add("kKRewriters", kSm90KRewriters);
   constants.add_bool("kPingPong", sm90.ping_pong);
   constants.add_bool("kPairTiles", sm90.pair_tiles);
   const int packed_heads = sm90_packed_heads(sm90, spec);

@@ -125,7 +125,7 @@ constexpr Sm90Case kHasSmallTiles[] = {
 /// they fit, so that one loads while the other begins or ends a work tile.
 void choose_decode(const SpecFacts& spec, Sm90Plan& plan) {
   // Bytes per CTA. More at a time cost bandwidth; copies of rows take longer to arrive.
-  const int loaded_ahead = plan.row_copies ? 98304 : 65536;
+  const int loaded_ahead = plan.spec->copies_rows ? 98304 : 65536;
   plan.BN = 64;
   plan.pair_tiles = false;
   plan.dynamic_schedule = false;
@@ -136,7 +136,7 @@ void choose_decode(const SpecFacts& spec, Sm90Plan& plan) {
   if (spec.upcasts_kv) {
     // What is upcast waits for nothing: as many tiles are copied ahead as there is room for.
     const std::int64_t scales_bytes =
-        plan.key_scales ? sm90_key_scales_bytes(plan.BN, 2, kSm90MaxRawStages) : 0;
+        plan.spec->key_scales ? sm90_key_scales_bytes(plan.BN, 2, kSm90MaxRawStages) : 0;
     const auto left = [&](std::int64_t room, int consumers) {
       return room - 2048 - 2 * (kv.k + kv.v) - consumers * q_bytes - scales_bytes;
     };
@@ -158,7 +158,7 @@ void choose_decode(const SpecFacts& spec, Sm90Plan& plan) {
     // V is copied as far ahead as K; what is transposed waits for nothing. O has its own memory.
     plan.num_raw_stages = plan.num_stages;
     other_bytes += plan.num_v_stages * kv.v + std::int64_t{kBoxRowBytes} * kSm90ConsumerRows;
-    if (plan.key_scales) {
+    if (plan.spec->key_scales) {
       other_bytes += sm90_key_scales_bytes(plan.BN, plan.num_v_stages, plan.num_raw_stages);
     }
   }
@@ -212,21 +212,16 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved, Sm90Traits facts) {
   const bool split = splits(spec);
   const bool chooses = split && spec.num_partitions == 0 && spec.partition_keys == 0;
   Sm90Plan plan;
-  plan.key_scales = spec.key_scales;
+  plan.spec = &spec;
   plan.listed = listed;
   plan.mapped = mapped;
   plan.map_bits = mapped && map_has_bits(spec);
-  plan.upcasts_kv = spec.upcasts_kv;
-  plan.kv_row_bytes = sm90_kv_row_bytes(spec);
-  plan.kv_lens = kv_lens;
   plan.split = split;
   // NOTE: the model of equal units does not know what windows and chunks leave of them. The device
   // does, but not of listed tiles. Decodes have a tile of each head.
   const bool deals = kv_lens ? has(kDecode) : !has(kDecode) && !has(kSliding) && !has(kChunked);
   plan.stream_k = chooses && !listed && deals;
   plan.overlaps = split || mapped || has(kDecode);
-  plan.row_copies = spec.copies_rows;
-  plan.direct_o = spec.o_dtype == Dtype::kF32;
   // In a ragged batch a tile may be a hundred times as long as another. What a listed mask shows of
   // each is known on the device alone, but pairs even out what is like causal. NOTE: warps that
   // copy rows each find the CTA's work for themselves, and could not claim it, but where one finds

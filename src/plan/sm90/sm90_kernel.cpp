@@ -20,16 +20,16 @@ namespace {
 std::vector<LaunchNumber> numbers_of(const SpecFacts& spec, const Sm90Plan& sm90) {
   using enum LaunchNumber;
   std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen};
-  add_work_numbers(spec, sm90.split, sm90.kv_lens, numbers);
+  add_work_numbers(spec, sm90.split, sm90.spec->lengths_differ, numbers);
   if (sm90.head_stream_k()) numbers.push_back(kEvenParts);
   if (sm90.low != nullptr) numbers.push_back(kLowBody);
-  if (sm90.row_copies) {
+  if (sm90.spec->copies_rows) {
     numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());
-  } else if (sm90.key_scales && spec.has_page_table) {
+  } else if (sm90.spec->key_scales && spec.has_page_table) {
     numbers.push_back(kNumPages);
   }
   // A ragged O comes with its strides, and has no batch.
-  if (sm90.direct_o && !spec.ragged) {
+  if (sm90.direct_o() && !spec.ragged) {
     numbers.insert(numbers.end(), {kOBatchBytes, kORowBytes, kOHeadBytes});
   }
   return numbers;
@@ -38,13 +38,13 @@ std::vector<LaunchNumber> numbers_of(const SpecFacts& spec, const Sm90Plan& sm90
 std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Plan& sm90) {
   const std::vector<LaunchNumber> numbers = numbers_of(plan.spec, sm90);
   std::span<const TensorMapId> maps = kForwardMaps;
-  if (sm90.row_copies) maps = kRowMaps;
-  if (sm90.direct_o) maps = maps.first(maps.size() - 1);
+  if (sm90.spec->copies_rows) maps = kRowMaps;
+  if (sm90.direct_o()) maps = maps.first(maps.size() - 1);
   std::vector<KernelParameter> parameters = forward_parameters(plan, maps, numbers);
-  if (sm90.direct_o && !plan.spec->ragged) {
+  if (sm90.direct_o() && !plan.spec->ragged) {
     parameters.push_back(parameter("o", forward_buffer(plan, BufferId::Kind::kO), "unsigned char"));
   }
-  if (sm90.row_copies) add_key_parameters(plan, parameters);
+  if (sm90.spec->copies_rows) add_key_parameters(plan, parameters);
   if (sm90.dynamic_schedule) {
     parameters.push_back(workspace_parameter(plan, WorkspaceId::kClaims, "attnjit::ClaimWords"));
   }
@@ -81,7 +81,7 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   }
   kernel.parameters = parameters_of(plan, sm90);
   if (sm90.mapped) plan.map = planned_map(plan.spec, sm90_packed_heads(sm90, plan.spec));
-  const StreamK ranges = sm90.kv_lens ? StreamK::kHeads : StreamK::kTiles;
+  const StreamK ranges = sm90.spec->lengths_differ ? StreamK::kHeads : StreamK::kTiles;
   plan.partials = {.stream_k = sm90.stream_k ? ranges : StreamK::kNone,
                    .cut_rows = sm90.cuts ? sm90.BM : 0};
   add_split_deviation(plan);

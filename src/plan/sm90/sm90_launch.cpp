@@ -11,6 +11,7 @@
 #include "plan/launch/partitions.h"
 #include "plan/launch/row_tiles.h"
 #include "plan/map/map_plan.h"
+#include "plan/sm90/sm90_layout.h"
 #include "plan/sm90/sm90_plan.h"
 #include "plan/sm90/sm90_tiling.h"
 #include "spec/text.h"
@@ -27,7 +28,7 @@ void describe(const KernelPlan& plan, const Sm90Plan& body, bool read_once,
   const TensorMapId viewed = tensor_of(tensors, map).empty() ? TensorMapId::kQ : map;
   const TensorView& tensor = tensor_of(tensors, viewed);
   if (keys) {
-    key_map(tensor, body.box_keys, body.kv_row_bytes, description);
+    key_map(tensor, body.box_keys, sm90_kv_row_bytes(*body.spec), description);
     description.l2_bytes = plan.sm90->l2_bytes;
   } else {
     row_map(tensor, sm90_packed_heads(*plan.sm90, plan.spec), description);
@@ -70,7 +71,7 @@ Sm90Rows rows_of(const KernelPlan& plan, const Sm90Plan& body, const LaunchShape
 LaunchTiles tiles_of(const KernelPlan& plan, const LaunchShapes& shapes, const DeviceShape& device,
                      bool splits) {
   const auto tiling_of = [&](const Sm90Plan& body) {
-    const bool whole = !body.kv_lens && !splits;
+    const bool whole = !body.spec->lengths_differ && !splits;
     const int ctas = whole && !body.mapped ? ctas_of(body, device) : 0;
     return sm90_tiling(rows_of(plan, body, shapes, whole, ctas));
   };
@@ -86,7 +87,7 @@ LaunchTiles tiles_of(const KernelPlan& plan, const LaunchShapes& shapes, const D
 // Fitted on an H200 to decodes of depth 128: docs/performance-sm90.md.
 SmRates rates_of(const Sm90Plan& plan) {
   // Rows that are copied one by one arrive slower.
-  return {.alone_bytes = plan.row_copies ? 22e3 : 57e3,
+  return {.alone_bytes = plan.spec->copies_rows ? 22e3 : 57e3,
           .shared_bytes = 34e3,
           .two_ctas = 1.6,
           .flop = 5e6};
@@ -179,7 +180,7 @@ PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shap
   // Lengths do not tell the work of a map's tiles, and parts of all cost more than they gain.
   if (spec.ragged && spec.max_q_len == 0) return {};
   if (!sm90.stream_k) return {.partitions = best_partitions(work, rates_of(sm90), device)};
-  if (sm90.kv_lens) return sequence_partitions(plan, shapes, device, work);
+  if (sm90.spec->lengths_differ) return sequence_partitions(plan, shapes, device, work);
   const LaunchTiles whole = tiles_of(plan, shapes, device, false);
   return {.partitions = stream_k_partitions(plan, shapes, device, work, whole), .whole = whole};
 }
@@ -210,18 +211,20 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
                                 : tiles_of(plan, shapes, request.device, splits);
   const Sm90Plan& body = tiles.small_tiles ? *sm90.low : sm90;
   const QueryTiling& tiling = tiles.tiling;
-  const std::int64_t of_heads =
-      sm90.kv_lens ? tiles_of_head(plan, shapes) : tiling.m_tiles * std::int64_t{shapes.batch};
+  const std::int64_t of_heads = sm90.spec->lengths_differ
+                                    ? tiles_of_head(plan, shapes)
+                                    : tiling.m_tiles * std::int64_t{shapes.batch};
   const auto parts = static_cast<std::int32_t>(of_heads * heads * request.parts.partitions);
   const std::int32_t total_tiles =
-      sm90.stream_k && !sm90.kv_lens ? parts / request.parts.partitions : parts;
+      sm90.stream_k && !sm90.spec->lengths_differ ? parts / request.parts.partitions : parts;
   // NOTE: where the device deals out stream-K ranges, too, as many CTAs as have work of even parts:
   // others would end at once.
   const std::int32_t even =
       sm90.head_stream_k() ? parts / request.parts.partitions * request.parts.even_parts : parts;
   const TileShares shares = deal_out(tiling.order == QueryTiling::Order::kPairs, tiling.m_tiles,
                                      even, ctas_of(sm90, request.device));
-  const bool read_once = !sm90.kv_lens && tiling.m_tiles == 1 && packed_heads == spec.group;
+  const bool read_once =
+      !sm90.spec->lengths_differ && tiling.m_tiles == 1 && packed_heads == spec.group;
   const auto describe_map = [&](TensorMapId map, TensorMapDescription& description) {
     describe(plan, body, read_once, request.tensors, map, description);
   };

@@ -39,8 +39,9 @@ std::int64_t ones_bytes(const Sm90Plan& plan) { return plan.sums_by_product ? 8 
 
 /// Of the scales of keys.
 std::int64_t key_scales_bytes(const Sm90Plan& plan) {
-  return plan.key_scales ? sm90_key_scales_bytes(plan.BN, plan.num_v_stages, plan.num_raw_stages)
-                         : 0;
+  return plan.spec->key_scales
+             ? sm90_key_scales_bytes(plan.BN, plan.num_v_stages, plan.num_raw_stages)
+             : 0;
 }
 
 /// Of the places where lists of work stand, of each warp that has one
@@ -50,7 +51,7 @@ std::int64_t lists_bytes(const Sm90Plan& plan) {
   // kCutBytes of templates/common/cuts.cuh, and what a warp publishes to others
   // (sm90/published_list.cuh).
   constexpr std::int64_t kPublishBytes = 48;
-  const bool publishes = plan.row_copies && sm90_copy_warps(plan) > 1;
+  const bool publishes = plan.spec->copies_rows && sm90_copy_warps(plan) > 1;
   if (plan.cuts) return 2 * MlaTiles::kListBytes + (publishes ? 2 * kPublishBytes : 0);
   return plan.stashes_list ? MlaTiles::kListBytes : 0;
 }
@@ -66,7 +67,9 @@ int notes_bytes(const Sm90Plan& plan) {
 }
 
 /// Tiles as they come, of K and of V.
-int raw_tiles(const Sm90Plan& plan) { return (plan.upcasts_kv ? 2 : 1) * plan.num_raw_stages; }
+int raw_tiles(const Sm90Plan& plan) {
+  return (plan.spec->upcasts_kv ? 2 : 1) * plan.num_raw_stages;
+}
 
 /// Of the words that the producer tells of each of them.
 int row_words_bytes(const Sm90Plan& plan) { return round_up(4 * raw_tiles(plan), 8); }
@@ -128,13 +131,13 @@ void sm90_size_tiles(const SpecFacts& spec, Sm90Plan& plan) {
   // O is staged in Q's memory where there is another Q to go on with, otherwise in what is left.
   const std::int64_t block_bytes = std::int64_t{plan.BM} * kBoxRowBytes;
   const int blocks = output_blocks(spec);
-  const bool fits_q = plan.direct_o || blocks * block_bytes <= plan.q_bytes;
+  const bool fits_q = plan.direct_o() || blocks * block_bytes <= plan.q_bytes;
   const auto left = [&](int q_stages) {
     return room - q_stages * plan.q_bytes - stages_bytes - other_bytes;
   };
   if (left(2) < (fits_q ? 0 : block_bytes)) plan.num_q_stages = 1;
   plan.o_blocks = 0;
-  if (!plan.direct_o && (plan.num_q_stages == 1 || !fits_q)) {
+  if (!plan.direct_o() && (plan.num_q_stages == 1 || !fits_q)) {
     plan.o_blocks = static_cast<int>(
         std::clamp<std::int64_t>(left(plan.num_q_stages) / block_bytes, fits_q ? 0 : 1, blocks));
   }
@@ -148,16 +151,16 @@ std::vector<Sm90BarrierGroup> sm90_barrier_groups(const Sm90Plan& plan) {
   const int copying_threads = sm90_copy_warps(plan) * 32;
   const int all_warps = kConsumerWarps * plan.num_consumers;
   const int of_q = plan.num_q_stages * plan.num_consumers;
-  const int of_kv = plan.row_copies ? copying_threads : kProducer;
+  const int of_kv = plan.spec->copies_rows ? copying_threads : kProducer;
   const bool rewrites = plan.num_raw_stages > 0;
   // Who copies rows tells of the tile by itself, and of rows how many keys there are.
-  const int of_note = plan.row_copies && plan.listed ? 1 : 0;
-  const int of_rows = plan.row_copies ? copying_threads + 1 : kProducer;
+  const int of_note = plan.spec->copies_rows && plan.listed ? 1 : 0;
+  const int of_rows = plan.spec->copies_rows ? copying_threads + 1 : kProducer;
   std::vector<Sm90BarrierGroup> groups{
       {"kBarQFull", "Q", "full", true, of_q, kProducer},
       {"kBarQEmpty", "Q", "empty", true, of_q, kConsumerWarps},
       {"kBarKFull", "K", "full", false, plan.num_stages,
-       plan.upcasts_kv ? kSm90KRewriters : of_kv + of_note},
+       plan.spec->upcasts_kv ? kSm90KRewriters : of_kv + of_note},
       {"kBarKEmpty", "K", "empty", false, plan.num_stages, all_warps},
       {"kBarVFull", "V", "full", false, plan.num_v_stages, rewrites ? kSm90VRewriters : of_kv},
       {"kBarVEmpty", "V", "empty", false, plan.num_v_stages, all_warps},
@@ -166,15 +169,15 @@ std::vector<Sm90BarrierGroup> sm90_barrier_groups(const Sm90Plan& plan) {
     const int stages = plan.num_raw_stages;
     groups.push_back({"kBarVRowsFull", "raw V", "full", false, stages, of_rows});
     groups.push_back({"kBarVRowsEmpty", "raw V", "empty", false, stages, kSm90VRewriters});
-    if (plan.upcasts_kv) {
+    if (plan.spec->upcasts_kv) {
       groups.push_back({"kBarKRowsFull", "raw K", "full", false, stages, of_rows});
       groups.push_back({"kBarKRowsEmpty", "raw K", "empty", false, stages, kSm90KRewriters});
     }
-    if (plan.key_scales) {
+    if (plan.spec->key_scales) {
       groups.push_back({"kBarKeyScalesFull", "scales of keys", "full", false, plan.num_v_stages + 1,
                         kSm90VRewriters});
     }
-  } else if (plan.kv_lens && !plan.row_copies) {
+  } else if (plan.spec->lengths_differ && !plan.spec->copies_rows) {
     groups.push_back({"kBarVTail", "V tail", "full", false, 1, kProducer});
   }
   return groups;
@@ -218,8 +221,8 @@ std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
       "lists of work",  "stash",   "work tiles", "KV tiles", "keys of raw V", "ones",
       "scales of keys", "barriers"};
   const char* name = kNames.at(static_cast<std::size_t>(range.region));
-  if (range.region == Sm90Region::kQ && !plan.direct_o && plan.o_blocks == 0) name = "Q and O {}";
-  if (range.region == Sm90Region::kRowWords && plan.upcasts_kv) name = "keys of raw V and K";
+  if (range.region == Sm90Region::kQ && !plan.direct_o() && plan.o_blocks == 0) name = "Q and O {}";
+  if (range.region == Sm90Region::kRowWords && plan.spec->upcasts_kv) name = "keys of raw V and K";
   return fmt::format(fmt::runtime(name), range.stage);
 }
 

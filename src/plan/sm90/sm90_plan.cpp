@@ -21,7 +21,6 @@ namespace {
 /// Makes partitions of `keys` keys whole KV tiles: the longest that are, up to the one chosen.
 /// Errors: kInvalid for a tile of a tuning row that is none.
 Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
-  plan.rescale_by_row = true;
   if (keys % kPartitionStep != 0) return {};  // not served
   const bool chosen = tuned != nullptr && tuned->contains("BN");
   if (chosen && keys % plan.BN != 0) {
@@ -47,7 +46,7 @@ void complete(const SpecFacts& spec, Sm90Traits facts, Sm90Plan& plan) {
   plan.sums_by_product = sm90_sums_by_product(facts | sm90_plan_traits(spec, plan));
   plan.held_q_steps = sm90_held_q_steps(facts | sm90_plan_traits(spec, plan));
   plan.box_keys = spec.page_size > 0 ? std::gcd(spec.page_size, plan.BN) : plan.BN;
-  if (plan.row_copies) plan.box_keys = 0;
+  if (plan.spec->copies_rows) plan.box_keys = 0;
   sm90_share_registers(spec, facts, plan);
   sm90_size_tiles(spec, plan);
 }

@@ -40,8 +40,9 @@ using Sm90SmemRange = PlacedRegion<Sm90Region>;
 
 /// What the sm_90a template uses. Tiles per depth follow FlashAttention-3 (Shah et al., 2024).
 struct Sm90Plan {
-  int BM = 0;               ///< query rows per work tile: 64 per consumer warpgroup
-  int BN = 0;               ///< keys per KV tile
+  const SpecFacts* spec = nullptr;  ///< that it is of: the KernelPlan's
+  int BM = 0;                       ///< query rows per work tile: 64 per consumer warpgroup
+  int BN = 0;                       ///< keys per KV tile
   int box_keys = 0;         ///< keys per TMA box of K and V: all of one page; 0 with row_copies
   int num_consumers = 0;    ///< consumer warpgroups
   int idle_warpgroups = 0;  ///< whose registers the others have
@@ -50,23 +51,18 @@ struct Sm90Plan {
   int num_v_stages = 0;     ///< V tiles: as many, but of e4m3, where they are the transposed ones
   int num_q_stages = 0;     ///< Q tiles in shared memory; o_blocks says where O is staged
   /// Tiles as they come, before warps rewrite them: of e4m3 V, which is transposed; where
-  /// `upcasts_kv` as many of K and of V.
+  /// they are upcast as many of K and of V.
   int num_raw_stages = 0;
-  int o_blocks = 0;       ///< 128-byte columns of O with memory of their own; 0: O is staged in Q's
-  bool direct_o = false;  ///< nor there: O is f32, and leaves from registers
-  bool upcasts_kv = false;  ///< K and V are e4m3, and upcast to 16 bits
-  int kv_row_bytes = 128;   ///< of a row in a TMA box of K and V, and their swizzle
+  int o_blocks = 0;  ///< 128-byte columns of O with memory of their own; 0: O is staged in Q's
   bool ping_pong = false;   ///< consumers take turns at issuing products
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles
-  bool kv_lens = false;     ///< sequences differ in length: a warp finds its work on the device
   bool dynamic_schedule =
-      false;                ///< CTAs claim it (common/claims.cuh); else each takes every n-th tile
-  bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
-  bool overlaps = false;    ///< waits for the end of the launch before it: PlannedKernel::overlaps
-  bool listed = false;      ///< KV tiles are listed by what the mask says of each
-  bool mapped = false;      ///< they are those of a map of the mask (templates/maps)
-  bool map_bits = false;    ///< which says of blocks that are seen in part which scores are visible
-  bool split = false;       ///< launches may split the keys into partitions
+      false;              ///< CTAs claim it (common/claims.cuh); else each takes every n-th tile
+  bool overlaps = false;  ///< waits for the end of the launch before it: PlannedKernel::overlaps
+  bool listed = false;    ///< KV tiles are listed by what the mask says of each
+  bool mapped = false;    ///< they are those of a map of the mask (templates/maps)
+  bool map_bits = false;  ///< which says of blocks that are seen in part which scores are visible
+  bool split = false;     ///< launches may split the keys into partitions
   /// Those that choose how deal out stream-K ranges of KV tiles, as many to each CTA; of sequences
   /// that differ in length (kv_lens) the device finds whether it does.
   bool stream_k = false;
@@ -75,11 +71,8 @@ struct Sm90Plan {
   /// for.
   bool cuts = false;
   int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
-  /// A row's maximum moves when its own scores say so, not those of the rows beside it: its bits
-  /// are then its own.
-  bool rescale_by_row = false;
-  bool pack_gqa = false;  ///< a tile's rows are of all the query heads that share a KV head
-  int l2_bytes = 256;     ///< that L2 fetches for a copy of K or V, at least
+  bool pack_gqa = false;    ///< a tile's rows are of all the query heads that share a KV head
+  int l2_bytes = 256;       ///< that L2 fetches for a copy of K or V, at least
   /// The producer's warpgroup has so few registers that it computes again with each tile what it
   /// would keep elsewhere.
   bool rematerializes = false;
@@ -105,7 +98,6 @@ struct Sm90Plan {
   double rescale_threshold = 8;  ///< log2: O is rescaled when the maximum grows by more
   int held_q_steps = 0;          ///< of Q K^T, whose Q consumers hold in registers: it is read once
   bool sums_by_product = false;  ///< the tensor cores sum P's rows, as a product with ones
-  bool key_scales = false;       ///< keys of e4m3 have scales of their own
   int exp2_fma_pairs = 0;        ///< of a row's pairs in a thread, whose 2^x the FMA pipe computes
   double p_bias = 0;             ///< log2: P is scaled by 2^this: its type keeps small ones
 
@@ -115,9 +107,11 @@ struct Sm90Plan {
 
   /// Whether its runs are over sequences, whose heads have keys of their own
   /// (templates/common/sequence_runs.cuh).
-  bool head_stream_k() const { return stream_k && kv_lens; }
+  bool head_stream_k() const { return stream_k && spec->lengths_differ; }
+  /// O is f32, is staged nowhere, and leaves from registers.
+  bool direct_o() const { return spec->o_dtype == Dtype::kF32; }
   /// Before the consumers: one loads, and rewrites V; where K is upcast, another one does that.
-  int producer_warpgroups() const { return upcasts_kv ? 2 : 1; }
+  int producer_warpgroups() const { return spec->upcasts_kv ? 2 : 1; }
   int threads() const { return 128 * (producer_warpgroups() + num_consumers + idle_warpgroups); }
 };
 

@@ -121,12 +121,13 @@ bool sm90_rewrites_kv(const SpecFacts& spec) { return spec.is_e4m3 || spec.upcas
 int sm90_copy_warps(const Sm90Plan& plan) { return plan.num_raw_stages > 0 ? 1 : 4; }
 
 std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan) {
-  std::vector<PlannedKernel::Role> roles{{"load", 0, plan.row_copies ? sm90_copy_warps(plan) : 1}};
+  std::vector<PlannedKernel::Role> roles{
+      {"load", 0, plan.spec->copies_rows ? sm90_copy_warps(plan) : 1}};
   if (plan.num_raw_stages > 0) {
     roles.push_back(
-        {plan.upcasts_kv ? "upcast V" : "transpose", kSm90FirstVRewriter, kSm90VRewriters});
+        {plan.spec->upcasts_kv ? "upcast V" : "transpose", kSm90FirstVRewriter, kSm90VRewriters});
   }
-  if (plan.upcasts_kv) roles.push_back({"upcast K", 4, kSm90KRewriters});
+  if (plan.spec->upcasts_kv) roles.push_back({"upcast K", 4, kSm90KRewriters});
   for (int i = 0; i < plan.num_consumers; ++i) {
     roles.push_back({fmt::format("consumer {}", i), 4 * (plan.producer_warpgroups() + i), 4});
   }

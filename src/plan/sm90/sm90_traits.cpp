@@ -101,28 +101,29 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
 }
 
 Sm90Traits sm90_plan_traits(const SpecFacts& spec, const Sm90Plan& plan) {
-  return sum({{kUpcast, plan.upcasts_kv},
-              {kKeyScales, plan.key_scales},
-              {kListed, plan.listed},
-              {kMapped, plan.mapped},
-              {kMapBits, plan.map_bits},
-              {kKvLens, plan.kv_lens},
-              {kRowCopies, plan.row_copies},
-              {kSplit, plan.split},
-              {kStreamK, plan.stream_k},
-              {kCuts, plan.cuts},
-              {kFixedParts, plan.partition_tiles > 0},
-              {kBoxes, plan.box_keys < plan.BN},
-              {kUnits, plan.kv_lens && plan.pack_gqa && kSm90ConsumerRows % spec.group != 0},
-              {kHeadsApart, spec.group > 1 && !plan.pack_gqa},
-              {kOneConsumer, plan.num_consumers == 1},
-              {kTwoConsumers, plan.num_consumers == 2},
-              {kThreeConsumers, plan.num_consumers == 3},
-              {kTwoCtas, plan.ctas_per_sm > 1},
-              {kShortTile, plan.BN <= 96},
-              {kSums, plan.sums_by_product},
-              {kHeldQ, plan.held_q_steps > 0},
-              {kRematerializes, plan.rematerializes_rows}});
+  return sum(
+      {{kUpcast, plan.spec->upcasts_kv},
+       {kKeyScales, plan.spec->key_scales},
+       {kListed, plan.listed},
+       {kMapped, plan.mapped},
+       {kMapBits, plan.map_bits},
+       {kKvLens, plan.spec->lengths_differ},
+       {kRowCopies, plan.spec->copies_rows},
+       {kSplit, plan.split},
+       {kStreamK, plan.stream_k},
+       {kCuts, plan.cuts},
+       {kFixedParts, plan.partition_tiles > 0},
+       {kBoxes, plan.box_keys < plan.BN},
+       {kUnits, plan.spec->lengths_differ && plan.pack_gqa && kSm90ConsumerRows % spec.group != 0},
+       {kHeadsApart, spec.group > 1 && !plan.pack_gqa},
+       {kOneConsumer, plan.num_consumers == 1},
+       {kTwoConsumers, plan.num_consumers == 2},
+       {kThreeConsumers, plan.num_consumers == 3},
+       {kTwoCtas, plan.ctas_per_sm > 1},
+       {kShortTile, plan.BN <= 96},
+       {kSums, plan.sums_by_product},
+       {kHeldQ, plan.held_q_steps > 0},
+       {kRematerializes, plan.rematerializes_rows}});
 }
 
 }  // namespace attnjit

@@ -12,28 +12,14 @@ namespace attnjit::spec {
 namespace {
 
 std::int32_t coordinate(const Coordinates& at, Coord coord) {
-  switch (coord) {
-    case Coord::kB:
-      return at.b;
-    case Coord::kH:
-      return at.h;
-    case Coord::kKvH:
-      return at.kv_h;
-    case Coord::kQIdx:
-      return at.q_idx;
-    case Coord::kQRow:
-      return at.q_row();
-    case Coord::kKvIdx:
-      return at.kv_idx;
-    case Coord::kQLen:
-      return at.q_len;
-    case Coord::kKvLen:
-      return at.kv_len;
-    case Coord::kTotalRow:
-      return static_cast<std::int32_t>(static_cast<std::uint32_t>(at.first_row) +
-                                       static_cast<std::uint32_t>(at.q_row()));
-  }
-  return 0;
+  // Of a row that is computed there is no member.
+  static constexpr std::array kMembers{
+      &Coordinates::b,     &Coordinates::h,      &Coordinates::kv_h,  &Coordinates::q_idx,
+      &Coordinates::q_idx, &Coordinates::kv_idx, &Coordinates::q_len, &Coordinates::kv_len};
+  if (coord == Coord::kQRow) return at.q_row();
+  if (coord != Coord::kTotalRow) return at.*kMembers[static_cast<std::size_t>(coord)];
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(at.first_row) +
+                                   static_cast<std::uint32_t>(at.q_row()));
 }
 
 }  // namespace

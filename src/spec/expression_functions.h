@@ -45,17 +45,9 @@ struct ByType {
       : of_bool(boolean), of_int(i32), of_uint(u32), of_float(f32) {}
 
   constexpr const T& operator[](ExprType type) const {
-    switch (type) {
-      case ExprType::kBool:
-        return of_bool;
-      case ExprType::kI32:
-        return of_int;
-      case ExprType::kU32:
-        return of_uint;
-      case ExprType::kF32:
-        break;
-    }
-    return of_float;
+    if (type == ExprType::kF32) return of_float;
+    if (type == ExprType::kU32) return of_uint;
+    return type == ExprType::kBool ? of_bool : of_int;
   }
 };
 

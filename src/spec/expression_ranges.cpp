@@ -28,17 +28,9 @@ RangeRule rule_of(const ExprNode& node) {
 }
 
 RangeValue unknown_of(ExprType type) {
-  switch (type) {
-    case ExprType::kBool:
-      return any_bool();
-    case ExprType::kI32:
-      return any_int();
-    case ExprType::kU32:
-      return any_uint();
-    case ExprType::kF32:
-      break;
-  }
-  return any_float();
+  if (type == ExprType::kF32) return any_float();
+  if (type == ExprType::kU32) return any_uint();
+  return type == ExprType::kBool ? any_bool() : any_int();
 }
 
 RangeValue exact(ExprType type, const ExprValue& value) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <string_view>
@@ -13,6 +14,12 @@
 namespace attnjit {
 
 int rows_shift(int group) { return std::bit_width(static_cast<std::uint32_t>(group - 1)); }
+
+std::string first_reason(std::initializer_list<std::string> reasons) {
+  const auto* const found =
+      std::ranges::find_if(reasons, [](const std::string& reason) { return !reason.empty(); });
+  return found == reasons.end() ? std::string() : *found;
+}
 
 std::string unsupported_everywhere(const SpecFacts& spec) {
   const auto missing = [&](std::string_view what) {

@@ -2,6 +2,7 @@
 // What of a spec the forward templates of every architecture lack.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,9 @@ int rows_shift(int group);
 
 /// partition_keys is a multiple of it: the keys of the shortest KV tile of every template.
 inline constexpr int kPartitionStep = 64;
+
+/// The first of reasons that is one; empty: none is.
+std::string first_reason(std::initializer_list<std::string> reasons);
 
 /// What no forward template can do of a spec; empty: nothing.
 std::string unsupported_everywhere(const SpecFacts& spec);

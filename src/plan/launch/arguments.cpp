@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <utility>
@@ -218,36 +219,34 @@ class Filler {
 }  // namespace
 
 LaunchNumbers::LaunchNumbers(const AttentionSpec& spec, const LaunchShapes& shapes, float scale) {
-  set(LaunchNumber::kBatch, shapes.batch);
-  set(LaunchNumber::kNumQHeads, std::int32_t{spec.num_q_heads});
-  set(LaunchNumber::kQLen, shapes.q_len);
-  set(LaunchNumber::kKvLen, keys_of_row(spec, shapes));
-  set(LaunchNumber::kTotalQ, shapes.total_q);
-  set(LaunchNumber::kTotalKv, shapes.total_kv);
-  set(LaunchNumber::kNumPages, shapes.num_pages);
-  set(LaunchNumber::kMaxPages, shapes.max_pages);
-  set(LaunchNumber::kScale, scale);
+  using enum LaunchNumber;
+  set({{kBatch, shapes.batch},
+       {kNumQHeads, std::int32_t{spec.num_q_heads}},
+       {kQLen, shapes.q_len},
+       {kKvLen, keys_of_row(spec, shapes)},
+       {kTotalQ, shapes.total_q},
+       {kTotalKv, shapes.total_kv},
+       {kNumPages, shapes.num_pages},
+       {kMaxPages, shapes.max_pages},
+       {kScale, scale}});
 }
 
 void LaunchNumbers::set_strides(const LaunchTensors& tensors) {
-  set(LaunchNumber::kMaskBatchBytes, tensors.mask.batch);
-  set(LaunchNumber::kMaskHeadBytes, tensors.mask.head);
-  set(LaunchNumber::kMaskRowBytes, tensors.mask.row);
-  const auto bytes = [](const TensorView& tensor, std::int64_t stride) {
-    return stride * tensor.element_bytes();
+  using enum LaunchNumber;
+  set({{kMaskBatchBytes, tensors.mask.batch},
+       {kMaskHeadBytes, tensors.mask.head},
+       {kMaskRowBytes, tensors.mask.row}});
+  const auto set_bytes = [&](const TensorView& tensor, const std::array<LaunchNumber, 3>& of) {
+    set({{of[0], tensor.strides.batch * tensor.element_bytes()},
+         {of[1], tensor.strides.row * tensor.element_bytes()},
+         {of[2], tensor.strides.head * tensor.element_bytes()}});
   };
-  set(LaunchNumber::kOBatchBytes, bytes(tensors.o, tensors.o.strides.batch));
-  set(LaunchNumber::kORowBytes, bytes(tensors.o, tensors.o.strides.row));
-  set(LaunchNumber::kOHeadBytes, bytes(tensors.o, tensors.o.strides.head));
-  set(LaunchNumber::kKPageBytes, bytes(tensors.k, tensors.k.strides.batch));
-  set(LaunchNumber::kKRowBytes, bytes(tensors.k, tensors.k.strides.row));
-  set(LaunchNumber::kKHeadBytes, bytes(tensors.k, tensors.k.strides.head));
-  set(LaunchNumber::kVPageBytes, bytes(tensors.v, tensors.v.strides.batch));
-  set(LaunchNumber::kVRowBytes, bytes(tensors.v, tensors.v.strides.row));
-  set(LaunchNumber::kVHeadBytes, bytes(tensors.v, tensors.v.strides.head));
-  set(LaunchNumber::kScalePageStride, tensors.kv_scales.strides.batch);
-  set(LaunchNumber::kScaleRowStride, tensors.kv_scales.strides.row);
-  set(LaunchNumber::kScaleHeadStride, tensors.kv_scales.strides.head);
+  set_bytes(tensors.o, {kOBatchBytes, kORowBytes, kOHeadBytes});
+  set_bytes(tensors.k, {kKPageBytes, kKRowBytes, kKHeadBytes});
+  set_bytes(tensors.v, {kVPageBytes, kVRowBytes, kVHeadBytes});
+  set({{kScalePageStride, tensors.kv_scales.strides.batch},
+       {kScaleRowStride, tensors.kv_scales.strides.row},
+       {kScaleHeadStride, tensors.kv_scales.strides.head}});
 }
 
 Status fill_recipe(KernelId id, std::uint32_t ctas, const ArgumentValues& values,

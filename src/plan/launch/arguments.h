@@ -5,7 +5,9 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <span>
+#include <utility>
 #include <variant>
 
 #include "attnjit/launch.h"
@@ -28,6 +30,9 @@ class LaunchNumbers {
   void set(LaunchNumber number, float value) { at(number) = value; }
 
   using Value = std::variant<std::monostate, std::int32_t, std::int64_t, float>;
+  void set(std::initializer_list<std::pair<LaunchNumber, Value>> values) {
+    for (const auto& [number, value] : values) at(number) = value;
+  }
   const Value& get(LaunchNumber number) const {
     return values_.at(static_cast<std::size_t>(number));
   }

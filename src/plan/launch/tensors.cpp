@@ -230,21 +230,10 @@ MaskStrides mask_strides(const SpecFacts& spec, const LaunchShapes& shapes, Prob
 }  // namespace
 
 const TensorView& tensor_of(const LaunchTensors& tensors, TensorMapId map) {
-  switch (map) {
-    case TensorMapId::kQ:
-      break;
-    case TensorMapId::kQRope:
-      return tensors.q_rope;
-    case TensorMapId::kK:
-      return tensors.k;
-    case TensorMapId::kKRope:
-      return tensors.k_rope;
-    case TensorMapId::kV:
-      return tensors.v;
-    case TensorMapId::kO:
-      return tensors.o;
-  }
-  return tensors.q;
+  static constexpr std::array kMembers{&LaunchTensors::q,      &LaunchTensors::k,
+                                       &LaunchTensors::v,      &LaunchTensors::o,
+                                       &LaunchTensors::q_rope, &LaunchTensors::k_rope};
+  return tensors.*kMembers.at(static_cast<std::size_t>(map));
 }
 
 void check_length(const char* name, std::int32_t value, Problems& problems) {

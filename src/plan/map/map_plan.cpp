@@ -457,19 +457,20 @@ Result<MaskMapShape> map_of_launch(const KernelPlan& plan, const LaunchShapes& s
 void set_map_numbers(const LaunchRequest& request, const SpecFacts& spec, LaunchNumbers& numbers) {
   const MaskMapShape& map = request.map;
   if (map.heads == 0) return;
-  numbers.set(LaunchNumber::kMapBatches, map.batch);
-  numbers.set(LaunchNumber::kMapHeads, map.heads);
-  numbers.set(LaunchNumber::kMapQBlocks, map.q_blocks);
-  numbers.set(LaunchNumber::kMapKvBlocks, map.kv_blocks);
-  numbers.set(LaunchNumber::kMapRows, static_cast<std::int32_t>(rows_of(map)));
-  numbers.set(LaunchNumber::kHeadsPerMap, std::int32_t{spec.num_q_heads / map.heads});
-  numbers.set(LaunchNumber::kBitBlocks, map.bit_blocks);
+  using enum LaunchNumber;
+  numbers.set({{kMapBatches, map.batch},
+               {kMapHeads, map.heads},
+               {kMapQBlocks, map.q_blocks},
+               {kMapKvBlocks, map.kv_blocks},
+               {kMapRows, static_cast<std::int32_t>(rows_of(map))},
+               {kHeadsPerMap, std::int32_t{spec.num_q_heads / map.heads}},
+               {kBitBlocks, map.bit_blocks}});
   if (request.rows_per_list == 0) return;
   const std::int32_t lists = lists_per_map(request);
-  numbers.set(LaunchNumber::kListRows, std::int32_t{map.batch * map.heads * lists});
-  numbers.set(LaunchNumber::kListsPerMap, lists);
-  numbers.set(LaunchNumber::kRowsPerList, request.rows_per_list);
-  numbers.set(LaunchNumber::kListPlaces, blocks_of(request.shapes.kv_len));
+  numbers.set({{kListRows, std::int32_t{map.batch * map.heads * lists}},
+               {kListsPerMap, lists},
+               {kRowsPerList, request.rows_per_list},
+               {kListPlaces, blocks_of(request.shapes.kv_len)}});
 }
 
 std::size_t map_launches(const KernelPlan& plan, const LaunchRequest& request) {

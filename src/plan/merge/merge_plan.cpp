@@ -70,14 +70,15 @@ Status merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t ba
                          kMaxRows);
   }
   ArgumentValues values{plan, {}, {}, {}, {}};
-  values.numbers.set(LaunchNumber::kPartitions, pairs);
-  values.numbers.set(LaunchNumber::kBatch, batch);
-  values.numbers.set(LaunchNumber::kEvenParts, choice.even_parts);
-  values.numbers.set(LaunchNumber::kRows, rows);
-  values.numbers.set(LaunchNumber::kRowsPerHead, o.rows);
-  values.numbers.set(LaunchNumber::kOBatchBytes, o.strides.batch * o.element_bytes());
-  values.numbers.set(LaunchNumber::kORowBytes, o.strides.row * o.element_bytes());
-  values.numbers.set(LaunchNumber::kOHeadBytes, o.strides.head * o.element_bytes());
+  using enum LaunchNumber;
+  values.numbers.set({{kPartitions, pairs},
+                      {kBatch, batch},
+                      {kEvenParts, choice.even_parts},
+                      {kRows, rows},
+                      {kRowsPerHead, o.rows},
+                      {kOBatchBytes, o.strides.batch * o.element_bytes()},
+                      {kORowBytes, o.strides.row * o.element_bytes()},
+                      {kOHeadBytes, o.strides.head * o.element_bytes()}});
   const bool shared = warps_per_row(plan.spec) > 1 && pairs > kFewParts &&
                       (rows <= kManyRows || !plan.partials.over_sequences());
   const std::int64_t rows_per_cta = shared ? 1 : threads_of(plan.spec) / 32;

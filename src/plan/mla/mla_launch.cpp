@@ -196,18 +196,20 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
   };
   ArgumentValues values{plan, request.scalars.values, request.params,
                         LaunchNumbers(spec, shapes, request.scale), std::cref(describe_map)};
-  values.numbers.set(LaunchNumber::kMTiles, static_cast<std::int32_t>(m_tiles));
-  values.numbers.set(LaunchNumber::kTotalTiles, total_tiles);
-  values.numbers.set(LaunchNumber::kPairedUnits, shares.paired_units);
-  values.numbers.set(LaunchNumber::kTileGroups, std::int32_t{tiles.cluster});
-  values.numbers.set(LaunchNumber::kFirstTiles, static_cast<std::int32_t>(m_tiles));
-  values.numbers.set(LaunchNumber::kSecondTiles, static_cast<std::int32_t>(m_tiles));
-  values.numbers.set(LaunchNumber::kTileGrowth, std::int32_t{1});
-  values.numbers.set(LaunchNumber::kPartitions, request.parts.partitions);
-  values.numbers.set(LaunchNumber::kEvenParts, request.parts.even_parts);
-  values.numbers.set(LaunchNumber::kJoined, std::int32_t{request.parts.joined ? 1 : 0});
+  using enum LaunchNumber;
   const TensorView& o = request.tensors.o;
-  values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
+  const auto sequence_tiles = static_cast<std::int32_t>(m_tiles);
+  values.numbers.set({{kMTiles, sequence_tiles},
+                      {kTotalTiles, total_tiles},
+                      {kPairedUnits, shares.paired_units},
+                      {kTileGroups, std::int32_t{tiles.cluster}},
+                      {kFirstTiles, sequence_tiles},
+                      {kSecondTiles, sequence_tiles},
+                      {kTileGrowth, std::int32_t{1}},
+                      {kPartitions, request.parts.partitions},
+                      {kEvenParts, request.parts.even_parts},
+                      {kJoined, std::int32_t{request.parts.joined ? 1 : 0}},
+                      {kRows, o.batch * o.rows * o.heads}});
   values.numbers.set_strides(request.tensors);
   auto ctas = static_cast<std::uint32_t>(shares.ctas * tiles.cluster);
   if (request.parts.joined) {

@@ -166,18 +166,18 @@ int mla_latent_blocks(const SpecFacts& spec) { return spec.ov_depth / MlaTiles::
 
 std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
   const SpecFacts& spec = resolved;
-  if (std::string reason = unsupported_output(spec); !reason.empty()) return reason;
-  if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
+  if (std::string reason = first_reason({unsupported_output(spec), unsupported_everywhere(spec)});
+      !reason.empty()) {
+    return reason;
+  }
   const bool deep = spec.deep_heads;
   const char* const kernel = deep ? "heads deeper than 256 (qk_depth)" : "absorbed MLA";
   if (spec.interprets) {
     return fmt::format("the kernel of {} interprets no custom code (interpreted) yet", kernel);
   }
-  if (std::string reason = why_no_types(spec); !reason.empty()) return reason;
-  if (std::string reason = unsupported_partitions(spec, MlaTiles::kKeys); !reason.empty()) {
-    return reason;
-  }
-  if (std::string reason = deep ? why_no_deep_shape(spec) : why_no_absorbed_shape(spec);
+  if (std::string reason =
+          first_reason({why_no_types(spec), unsupported_partitions(spec, MlaTiles::kKeys),
+                        deep ? why_no_deep_shape(spec) : why_no_absorbed_shape(spec)});
       !reason.empty()) {
     return reason;
   }

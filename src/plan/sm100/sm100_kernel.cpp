@@ -13,89 +13,51 @@
 namespace attnjit {
 namespace {
 
-// Regions of shared memory and the Config members that hold where they begin; 0 where there is
-// none. The ring's lie elsewhere in the body with one query tile, which has more stages.
-struct RegionConstant {
-  Sm100Region region;
-  const char* name;
+// What the template knows by a Config member.
+template <class Id>
+struct Named {
+  Id id;
+  const char* constant;
 };
-constexpr std::array<RegionConstant, 7> kRegions{{
-    {Sm100Region::kQ, "kQOffset"},
-    {Sm100Region::kO, "kOOffset"},
-    {Sm100Region::kCorrection, "kCorrectionOffset"},
-    {Sm100Region::kKeyScales, "kKeyScalesOffset"},
-    {Sm100Region::kBarriers, "kBarrierOffset"},
-    {Sm100Region::kTmemAddress, "kTmemAddressOffset"},
-    {Sm100Region::kWork, "kWorkOffset"},
-}};
-constexpr std::array<RegionConstant, 3> kRingRegions{{
-    {Sm100Region::kKRing, "kKOffset"},
-    {Sm100Region::kVRing, "kVOffset"},
-    {Sm100Region::kKRope, "kKRopeOffset"},
-}};
-
-// The groups of barriers that the template addresses by the index of their first.
-struct BarrierConstant {
-  Sm100Barrier group;
-  const char* name;
-};
-constexpr std::array<BarrierConstant, 15> kBarriers{{
-    {Sm100Barrier::kSCons, "kBarSCons"},
-    {Sm100Barrier::kCProd, "kBarC"},
-    {Sm100Barrier::kSProd, "kBarSProd"},
-    {Sm100Barrier::kQProd, "kBarQProd"},
-    {Sm100Barrier::kQCons, "kBarQCons"},
-    {Sm100Barrier::kKProd, "kBarKProd"},
-    {Sm100Barrier::kKCons, "kBarKCons"},
-    {Sm100Barrier::kVProd, "kBarVProd"},
-    {Sm100Barrier::kVCons, "kBarVCons"},
-    {Sm100Barrier::kOProd, "kBarOProd"},
-    {Sm100Barrier::kOStaged, "kBarOStaged"},
-    {Sm100Barrier::kOCons, "kBarOCons"},
-    {Sm100Barrier::kVTail, "kBarVTail"},
-    {Sm100Barrier::kPairTail, "kBarPairTail"},
-    {Sm100Barrier::kWork, "kBarWork"},
-}};
-
-struct TmemConstant {
-  Sm100TmemRegion region;
-  const char* name;
-};
-constexpr std::array<TmemConstant, 7> kTmemRegions{{
-    {Sm100TmemRegion::kS0, "kTmemS0"},
-    {Sm100TmemRegion::kS1, "kTmemS1"},
-    {Sm100TmemRegion::kO0, "kTmemO0"},
-    {Sm100TmemRegion::kO1, "kTmemO1"},
-    // One O is both.
-    {Sm100TmemRegion::kO, "kTmemO0"},
-    {Sm100TmemRegion::kO, "kTmemO1"},
-    {Sm100TmemRegion::kQ, "kTmemQ"},
-}};
-
-struct RoleConstant {
-  Sm100Role::Id role;
-  const char* name;
-};
-constexpr std::array<RoleConstant, 5> kRoles{{
-    {Sm100Role::Id::kSoftmax, "kSoftmaxRegisters"},
-    {Sm100Role::Id::kSoftmax0, "kSoftmaxRegisters"},
-    {Sm100Role::Id::kCorrection, "kCorrectionRegisters"},
-    {Sm100Role::Id::kMma, "kOtherRegisters"},
-    {Sm100Role::Id::kUpcast, "kWideningRegisters"},
-}};
+// Where regions of shared memory begin; 0 where there is none. The ring's lie elsewhere in the body
+// with one query tile, which has more stages.
+constexpr Named<Sm100Region> kRegions[] = {{Sm100Region::kQ, "kQOffset"},
+                                           {Sm100Region::kO, "kOOffset"},
+                                           {Sm100Region::kCorrection, "kCorrectionOffset"},
+                                           {Sm100Region::kKeyScales, "kKeyScalesOffset"},
+                                           {Sm100Region::kBarriers, "kBarrierOffset"},
+                                           {Sm100Region::kTmemAddress, "kTmemAddressOffset"},
+                                           {Sm100Region::kWork, "kWorkOffset"}};
+constexpr Named<Sm100Region> kRingRegions[] = {{Sm100Region::kKRing, "kKOffset"},
+                                               {Sm100Region::kVRing, "kVOffset"},
+                                               {Sm100Region::kKRope, "kKRopeOffset"}};
+// The groups of barriers that are addressed by the index of their first.
+constexpr Named<Sm100Barrier> kBarriers[] = {
+    {Sm100Barrier::kSCons, "kBarSCons"},     {Sm100Barrier::kCProd, "kBarC"},
+    {Sm100Barrier::kSProd, "kBarSProd"},     {Sm100Barrier::kQProd, "kBarQProd"},
+    {Sm100Barrier::kQCons, "kBarQCons"},     {Sm100Barrier::kKProd, "kBarKProd"},
+    {Sm100Barrier::kKCons, "kBarKCons"},     {Sm100Barrier::kVProd, "kBarVProd"},
+    {Sm100Barrier::kVCons, "kBarVCons"},     {Sm100Barrier::kOProd, "kBarOProd"},
+    {Sm100Barrier::kOStaged, "kBarOStaged"}, {Sm100Barrier::kOCons, "kBarOCons"},
+    {Sm100Barrier::kVTail, "kBarVTail"},     {Sm100Barrier::kPairTail, "kBarPairTail"},
+    {Sm100Barrier::kWork, "kBarWork"}};
+// One O is both.
+constexpr Named<Sm100TmemRegion> kTmemRegions[] = {
+    {Sm100TmemRegion::kS0, "kTmemS0"}, {Sm100TmemRegion::kS1, "kTmemS1"},
+    {Sm100TmemRegion::kO0, "kTmemO0"}, {Sm100TmemRegion::kO1, "kTmemO1"},
+    {Sm100TmemRegion::kO, "kTmemO0"},  {Sm100TmemRegion::kO, "kTmemO1"},
+    {Sm100TmemRegion::kQ, "kTmemQ"}};
+constexpr Named<Sm100Role::Id> kRoles[] = {{Sm100Role::Id::kSoftmax, "kSoftmaxRegisters"},
+                                           {Sm100Role::Id::kSoftmax0, "kSoftmaxRegisters"},
+                                           {Sm100Role::Id::kCorrection, "kCorrectionRegisters"},
+                                           {Sm100Role::Id::kMma, "kOtherRegisters"},
+                                           {Sm100Role::Id::kUpcast, "kWideningRegisters"}};
 
 // What stands in for K's and V's where the two share a ring.
 Sm100Barrier fused(Sm100Barrier group) {
-  switch (group) {
-    case Sm100Barrier::kKProd:
-    case Sm100Barrier::kVProd:
-      return Sm100Barrier::kKvProd;
-    case Sm100Barrier::kKCons:
-    case Sm100Barrier::kVCons:
-      return Sm100Barrier::kKvCons;
-    default:
-      return group;
-  }
+  using enum Sm100Barrier;
+  if (group == kKProd || group == kVProd) return kKvProd;
+  return group == kKCons || group == kVCons ? kKvCons : group;
 }
 
 Sm100Region fused(Sm100Region region) {

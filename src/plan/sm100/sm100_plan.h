@@ -241,23 +241,15 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan);
 /// Whether all rows see about as many keys.
 bool even_work(const MaskSpec& mask);
 
-/// The parts that a launch splits the keys into.
+// What a KernelFamily has (plan/family.h).
 std::int32_t sm100_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                               const DeviceShape& device);
-
-/// Rows of a map's blocks that a work tile has in a launch.
 std::int32_t sm100_rows_per_list(const KernelPlan& plan, const LaunchShapes& shapes,
                                  const DeviceShape& device);
-
 struct LaunchRequest;
-/// Plans a launch of the kernel.
 Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
                          LaunchRecipe& recipe);
-
-/// What a tuning row may choose, with what this plan has.
 std::vector<TuningKnob> sm100_knobs(const Sm100Plan& plan);
-
-/// Adds the plan's own fields to a plan's JSON.
 void add_sm100(const SpecFacts& spec, const Sm100Plan& plan, nlohmann::ordered_json& json);
 
 }  // namespace attnjit

@@ -59,10 +59,8 @@ Result<Sm100MlaPlan> make_sm100_mla_plan(const ResolvedSpec& spec, const TuningV
 /// Fills the kernel of a plan. @pre plan.workspaces is filled.
 void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan);
 
-/// What a tuning row may choose, with what this plan has.
+// What a KernelFamily has (plan/family.h).
 std::vector<TuningKnob> sm100_mla_knobs(const KernelPlan& plan);
-
-/// Adds the plan's own fields to a plan's JSON.
 void add_sm100_mla(const SpecFacts& spec, const Sm100MlaPlan& plan, nlohmann::ordered_json& json);
 
 }  // namespace attnjit

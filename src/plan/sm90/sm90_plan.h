@@ -127,20 +127,14 @@ std::string sm90_unsupported_reason(const ResolvedSpec& spec, const Sm90Plan& pl
 /// @pre plan.workspaces is filled.
 Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan);
 
-/// The parts that a launch splits the keys into.
+// What a KernelFamily has (plan/family.h).
 PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                                 const DeviceShape& device);
-
-/// Plans a launch of the kernel.
 Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request, LaunchRecipe& recipe);
-
-/// What a tuning row may choose, with what this plan has.
 std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan);
+void add_sm90(const SpecFacts& spec, const Sm90Plan& plan, nlohmann::ordered_json& json);
 
 /// The query heads in a tile's rows: a group's, or one.
 int sm90_packed_heads(const Sm90Plan& plan, const SpecFacts& spec);
-
-/// Adds the plan's own fields to a plan's JSON.
-void add_sm90(const SpecFacts& spec, const Sm90Plan& plan, nlohmann::ordered_json& json);
 
 }  // namespace attnjit

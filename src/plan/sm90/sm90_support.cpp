@@ -39,9 +39,9 @@ std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan
     return fmt::format("TMA needs rows of whole 16 bytes: ov_depth {} of e4m3 is no multiple of 16",
                        spec.ov_depth);
   }
-  if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
-  if (std::string reason = why_no_e4m3(spec); !reason.empty()) return reason;
-  if (std::string reason = unsupported_partitions(spec, kPartitionStep); !reason.empty()) {
+  if (std::string reason = first_reason({unsupported_everywhere(spec), why_no_e4m3(spec),
+                                         unsupported_partitions(spec, kPartitionStep)});
+      !reason.empty()) {
     return reason;
   }
   if (spec.ov_depth > spec.qk_depth) {

@@ -52,10 +52,8 @@ Result<Sm90MlaPlan> make_sm90_mla_plan(const ResolvedSpec& spec, const TuningVal
 /// shared memory. @pre plan.workspaces is filled.
 Status fill_from_sm90_mla(const Sm90MlaPlan& mla, KernelPlan& plan);
 
-/// What a tuning row may choose, with what this plan has.
+// What a KernelFamily has (plan/family.h).
 std::vector<TuningKnob> sm90_mla_knobs(const KernelPlan& plan);
-
-/// Adds the plan's own fields to a plan's JSON.
 void add_sm90_mla(const SpecFacts& spec, const Sm90MlaPlan& plan, nlohmann::ordered_json& json);
 
 }  // namespace attnjit

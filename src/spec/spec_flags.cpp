@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kMaxManifestBytes = std::size_t{16} << 20;
 
 enum class FlagType : std::uint8_t { kInt, kBool, kName, kNameOrJson };
-constexpr std::array kTypeNames{"INT", "BOOL", "NAME", "NAME|JSON"};
+constexpr std::array kFlagTypes{"INT", "BOOL", "NAME", "NAME|JSON"};
 
 struct TypeOf {
   FlagType operator()(int) const { return FlagType::kInt; }
@@ -131,7 +131,7 @@ const std::vector<SpecFlag>& spec_flags() {
     for (const SpecField& field : spec_fields()) {
       const FlagType type = type_of(field);
       all.push_back({flag_name(field.name), std::string(field.name), type == FlagType::kBool,
-                     kTypeNames.at(static_cast<std::size_t>(type)),
+                     kFlagTypes.at(static_cast<std::size_t>(type)),
                      fmt::format("{}: {}", field.help, allowed(field)), values_of(field)});
     }
     return all;

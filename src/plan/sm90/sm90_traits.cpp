@@ -19,8 +19,10 @@ namespace {
 /// Whether a row sees few keys, and the kernel is compiled for their number. NOTE: one that is
 /// interpreted takes it at launch, whatever the spec says.
 bool has_small_window(const SpecFacts& spec) {
+  constexpr int kDepth = 64;
   const MaskSpec& mask = spec.mask;
-  return mask.kind == MaskSpec::Kind::kSlidingWindow && mask.constant && !spec.interpreted &&
+  return spec.qk_depth == kDepth && spec.ov_depth == kDepth &&
+         mask.kind == MaskSpec::Kind::kSlidingWindow && mask.constant && !spec.interpreted &&
          mask.window >= 0 && mask.window_right >= 0 &&
          mask.window + mask.window_right <= spec::kSmallWindow;
 }
@@ -59,23 +61,34 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
   const SpecFacts& spec = resolved;
   const int depth = spec.qk_depth;
   const Score score = spec.score_mod.kind;
-  const bool listed = walks_map(resolved) || spec.lists_tiles;
+  const bool mapped = walks_map(resolved);
+  const bool listed = mapped || spec.lists_tiles;
   const bool expressed = spec.contains(Kind::kOr) || spec.contains(Kind::kCustom);
   const bool tensor = spec.contains(Kind::kMaterialized);
   const bool adds = spec::adds_to_scores(spec.mask);
   const bool simple = spec.mask.kind == Kind::kNull || spec.mask.kind == Kind::kCausal;
-  const bool to128 = depth > 96 && depth <= 128;
+  // Columns of Q and K, at most.
+  Sm90Traits depths = 0;
+  for (const auto& [trait, most] :
+       {std::pair{kTo64, 64}, {kTo96, 96}, {kTo128, 128}, {kTo192, 192}}) {
+    depths |= depth <= most ? Sm90Traits{trait} : 0;
+  }
+  const bool to128 = (depths & (kTo96 | kTo128)) == kTo128;
   // Measured of sequences of one length. NOTE: kernels that split keys would spill.
   const bool capped = score == Score::kSoftcap && !listed && !expressed && !tensor &&
                       !spec.interpreted && !spec.is_e4m3 && !spec.upcasts_kv && !splits(spec);
-  return sum({{kTo64, depth <= 64},
-              {kTo96, depth <= 96},
-              {kTo128, depth <= 128},
-              {kTo192, depth <= 192},
-              {kAt256, depth == 256},
+  return depths |
+         sum({{kAt256, depth == 256},
               {kVTo128, spec.ov_depth <= 128},
               {kVBelow256, spec.ov_depth < 256},
               {kE4m3, spec.is_e4m3},
+              {kUpcast, spec.upcasts_kv},
+              {kKeyScales, spec.key_scales},
+              {kListed, listed},
+              {kMapped, mapped},
+              {kMapBits, mapped && map_has_bits(spec)},
+              {kKvLens, spec.lengths_differ},
+              {kRowCopies, spec.copies_rows},
               {kDecode, spec.decodes(kSm90ConsumerRows)},
               {kPaged, spec.page_size > 0},
               {kLse, spec.return_lse},
@@ -89,7 +102,7 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
               {kBools, tensor && !adds},
               {kNumbers, tensor && adds},
               {kAdds, adds},
-              {kSmallWindow, depth == 64 && spec.ov_depth == 64 && has_small_window(spec)},
+              {kSmallWindow, has_small_window(spec)},
               {kMuchWhole, spec.much_whole},
               {kRising, spec.rising},
               {kBlocks, listed && to128 && !spec.lengths_differ && looks_up_blocks(resolved)},
@@ -101,29 +114,21 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
 }
 
 Sm90Traits sm90_plan_traits(const SpecFacts& spec, const Sm90Plan& plan) {
-  return sum(
-      {{kUpcast, plan.spec->upcasts_kv},
-       {kKeyScales, plan.spec->key_scales},
-       {kListed, plan.listed},
-       {kMapped, plan.mapped},
-       {kMapBits, plan.map_bits},
-       {kKvLens, plan.spec->lengths_differ},
-       {kRowCopies, plan.spec->copies_rows},
-       {kSplit, plan.split},
-       {kStreamK, plan.stream_k},
-       {kCuts, plan.cuts},
-       {kFixedParts, plan.partition_tiles > 0},
-       {kBoxes, plan.box_keys < plan.BN},
-       {kUnits, plan.spec->lengths_differ && plan.pack_gqa && kSm90ConsumerRows % spec.group != 0},
-       {kHeadsApart, spec.group > 1 && !plan.pack_gqa},
-       {kOneConsumer, plan.num_consumers == 1},
-       {kTwoConsumers, plan.num_consumers == 2},
-       {kThreeConsumers, plan.num_consumers == 3},
-       {kTwoCtas, plan.ctas_per_sm > 1},
-       {kShortTile, plan.BN <= 96},
-       {kSums, plan.sums_by_product},
-       {kHeldQ, plan.held_q_steps > 0},
-       {kRematerializes, plan.rematerializes_rows}});
+  return sum({{kSplit, plan.split},
+              {kStreamK, plan.stream_k},
+              {kCuts, plan.cuts},
+              {kFixedParts, plan.partition_tiles > 0},
+              {kBoxes, plan.box_keys < plan.BN},
+              {kUnits, spec.lengths_differ && plan.pack_gqa && kSm90ConsumerRows % spec.group != 0},
+              {kHeadsApart, spec.group > 1 && !plan.pack_gqa},
+              {kOneConsumer, plan.num_consumers == 1},
+              {kTwoConsumers, plan.num_consumers == 2},
+              {kThreeConsumers, plan.num_consumers == 3},
+              {kTwoCtas, plan.ctas_per_sm > 1},
+              {kShortTile, plan.BN <= 96},
+              {kSums, plan.sums_by_product},
+              {kHeldQ, plan.held_q_steps > 0},
+              {kRematerializes, plan.rematerializes_rows}});
 }
 
 }  // namespace attnjit

@@ -46,7 +46,6 @@ enum Sm90Trait : Sm90Traits {
   kSoftcap = 1ULL << 25,
   kLight = 1ULL << 26,   ///< mask and score modification need few registers of their own
   kCapped = 1ULL << 27,  ///< a softcap of few registers, which leaves three consumers enough
-  // Of the plan, as it stands.
   kUpcast = 1ULL << 28,
   kKeyScales = 1ULL << 29,
   kListed = 1ULL << 30,
@@ -54,6 +53,7 @@ enum Sm90Trait : Sm90Traits {
   kMapBits = 1ULL << 32,
   kKvLens = 1ULL << 33,
   kRowCopies = 1ULL << 34,
+  // Of the plan, as it stands.
   kSplit = 1ULL << 35,
   kStreamK = 1ULL << 36,
   kCuts = 1ULL << 37,

@@ -18,15 +18,18 @@
 
 namespace attnjit {
 
-/// Shows members of `from`: numbers, constants, and what functions without arguments give.
+/// Shows members of `from`: numbers, constants, and what functions without arguments give; and
+/// other values under the names that they are given with.
 template <class From, class... Members>
 void add_members(const From& from, nlohmann::ordered_json& json,
                  const std::pair<const char*, Members>&... members) {
   const auto value_of = [&](auto member) {
-    if constexpr (std::is_pointer_v<decltype(member)>) {
+    if constexpr (std::is_invocable_v<decltype(member), const From&>) {
+      return std::invoke(member, from);
+    } else if constexpr (std::is_pointer_v<decltype(member)>) {
       return *member;
     } else {
-      return std::invoke(member, from);
+      return member;
     }
   };
   ((json[members.first] = value_of(members.second)), ...);

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/dtype_names.h"
+#include "plan/kernel/json_fields.h"
 #include "spec/json_value.h"
 #include "spec/text.h"
 
@@ -32,14 +33,10 @@ std::string to_hex(const std::vector<std::uint8_t>& data) {
 
 OrderedJson to_json(const TensorMapDescription& map) {
   OrderedJson json;
-  json["buffer"] = map.buffer;
-  json["offset"] = map.offset;
-  json["dtype"] = std::string(to_string(map.dtype));
-  json["dims"] = map.dims;
-  json["strides"] = map.strides;
-  json["box"] = map.box;
-  json["element_strides"] = map.element_strides;
-  json["swizzle"] = map.swizzle;
+#define MAP(name) ATTNJIT_MEMBER(TensorMapDescription, name)
+  add_members(map, json, MAP(buffer), MAP(offset), std::pair{"dtype", to_string(map.dtype)},
+              MAP(dims), MAP(strides), MAP(box), MAP(element_strides), MAP(swizzle));
+#undef MAP
   if (map.l2_bytes != TensorMapDescription().l2_bytes) json["l2_bytes"] = map.l2_bytes;
   json["oob"] = map.oob == TensorMapDescription::OutOfBounds::kNan ? "nan" : "zero";
   return json;
@@ -504,11 +501,10 @@ void read(Reader& reader, const Json& json, LaunchDocument& document) {
 }
 
 void add_head(const LaunchRecipe& recipe, OrderedJson& json) {
-  json["entry"] = recipe.entry;
-  json["grid"] = recipe.grid;
-  json["block"] = recipe.block;
-  json["cluster"] = recipe.cluster;
-  json["dynamic_smem"] = recipe.dynamic_smem;
+#define RECIPE(name) ATTNJIT_MEMBER(LaunchRecipe, name)
+  add_members(recipe, json, RECIPE(entry), RECIPE(grid), RECIPE(block), RECIPE(cluster),
+              RECIPE(dynamic_smem));
+#undef RECIPE
 }
 
 void add_arguments(const LaunchRecipe& recipe, OrderedJson& json) {

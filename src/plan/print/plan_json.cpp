@@ -24,13 +24,12 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
+#define KERNEL(name) ATTNJIT_MEMBER(PlannedKernel, name)
+#define DEVIATION(name) ATTNJIT_MEMBER(Deviation, name)
+
 void add_entry(const PlannedKernel& kernel, Json& json) {
-  json["entry"] = kernel.entry;
-  json["kernel_header"] = kernel.kernel_header;
-  json["threads"] = kernel.threads;
-  json["cluster"] = kernel.cluster;
-  json["smem_bytes"] = kernel.smem_bytes;
-  json["launch_registers"] = kernel.launch_registers;
+  add_members(kernel, json, KERNEL(entry), KERNEL(kernel_header), KERNEL(threads), KERNEL(cluster),
+              KERNEL(smem_bytes), KERNEL(launch_registers));
 }
 
 void add_constants(const PlannedKernel& kernel, Json& json) {
@@ -109,10 +108,8 @@ Json kernel_to_json(const KernelPlan& plan) {
   add_entry(plan.main(), json);
   Json deviations = Json::array();
   for (const Deviation& deviation : plan.deviations) {
-    deviations.push_back({{"name", deviation.name},
-                          {"reference", deviation.reference},
-                          {"actual", deviation.actual},
-                          {"reason", deviation.reason}});
+    add_members(deviation, deviations.emplace_back(), DEVIATION(name), DEVIATION(reference),
+                DEVIATION(actual), DEVIATION(reason));
   }
   json["deviations"] = std::move(deviations);
   Json waivers = Json::array();
@@ -210,5 +207,8 @@ Result<PlanDocument> plan_document(const ResolvedSpec& spec, ConfigKind kind,
 std::string plan_to_json(const PlanDocument& document) {
   return document.json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
+
+#undef DEVIATION
+#undef KERNEL
 
 }  // namespace attnjit

@@ -159,26 +159,27 @@ std::string fields(const Json& plan) {
   return text;
 }
 
-std::string deviations(const Json& kernel) {
-  if (kernel["deviations"].empty()) return {};
-  std::string text = heading("* Deviations from the reference");
-  for (const Json& entry : kernel["deviations"]) {
-    text += wrapped(
-        fmt::format("{}: {} instead of {}: {}", shown(entry["name"]), shown(entry["actual"]),
-                    shown(entry["reference"]), shown(entry["reason"])),
-        kIndent, "      ");
-  }
+// A line for each of a list's entries, where it has some.
+template <class Line>
+std::string entries(const char* title, const Json& list, const Line& line) {
+  if (list.empty()) return {};
+  std::string text = heading(title);
+  for (const Json& entry : list) text += wrapped(line(entry), kIndent, "      ");
   return text;
 }
 
+std::string deviations(const Json& kernel) {
+  return entries("* Deviations from the reference", kernel["deviations"], [](const Json& entry) {
+    return fmt::format("{}: {} instead of {}: {}", shown(entry["name"]), shown(entry["actual"]),
+                       shown(entry["reference"]), shown(entry["reason"]));
+  });
+}
+
 std::string waivers(const Json& kernel) {
-  if (kernel["waivers"].empty()) return {};
-  std::string text = heading("Orders that the PTX ISA does not promise");
-  for (const Json& entry : kernel["waivers"]) {
-    text += wrapped(fmt::format("{}: {}", shown(entry["name"]), shown(entry["reason"])), kIndent,
-                    "      ");
-  }
-  return text;
+  return entries("Orders that the PTX ISA does not promise", kernel["waivers"],
+                 [](const Json& entry) {
+                   return fmt::format("{}: {}", shown(entry["name"]), shown(entry["reason"]));
+                 });
 }
 
 std::string launch(const Json& plan) {

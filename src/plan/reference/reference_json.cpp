@@ -44,31 +44,26 @@ Json pipeline_json(const Fa4Config& config, bool is_k) {
 // What the oldest kernel of the family (SM100MHA2Q) derives from a configuration: element offsets
 // of its shared memory, sizes of its tiles. It knew no fused ring, no rope part and no pair.
 Json mha_2q_json(const Fa4Config& config) {
+  using Config = Fa4Config;
   const std::int64_t q = config.qkv_dtype_size();
   const std::int64_t half = config.BM / 2, depth = config.padded_qk_depth;
   const std::int64_t swizzle = config.swizzle_elements();
   const std::int64_t kv_offset = config.BM * depth;
   const std::int64_t kv_elements = 2 * config.num_kv_stages * depth * config.BN;
   const std::int64_t correction = (kv_offset + kv_elements) * q / 4;  // floats
-  return Json{
-      {"BM", config.BM},
-      {"BN", config.BN},
-      {"HalfBM", half},
-      {"MMA_M", half},
-      {"MMA_K", 16},
-      {"num_m_mmas", 2},
-      {"padded_depth", depth},
-      {"qkv_dt_size", q},
-      {"swizzle_granularity", swizzle},
-      {"q_offset", 0},
-      {"kv_offset", kv_offset},
-      {"correction_offset", correction},
-      {"mbar_offset", (correction + config.correction_smem_elements()) * 4 / Fa4Config::mbar_size},
-      {"qo_elements", depth * half},
-      {"qo_bytes", q * depth * half},
-      {"k_elements", swizzle * config.BN},
-      {"k_bytes", q * swizzle * config.BN},
-      {"v_bytes_per_mma", q * 16 * depth}};
+  Json json;
+  add_members(config, json, MEMBER(BM), MEMBER(BN), std::pair{"HalfBM", half},
+              std::pair{"MMA_M", half}, std::pair{"MMA_K", 16}, std::pair{"num_m_mmas", 2},
+              std::pair{"padded_depth", depth}, std::pair{"qkv_dt_size", q},
+              std::pair{"swizzle_granularity", swizzle}, std::pair{"q_offset", 0},
+              std::pair{"kv_offset", kv_offset}, std::pair{"correction_offset", correction},
+              std::pair{"mbar_offset", (correction + config.correction_smem_elements()) * 4 /
+                                           Fa4Config::mbar_size},
+              std::pair{"qo_elements", depth * half}, std::pair{"qo_bytes", q * depth * half},
+              std::pair{"k_elements", swizzle * config.BN},
+              std::pair{"k_bytes", q * swizzle * config.BN},
+              std::pair{"v_bytes_per_mma", q * 16 * depth});
+  return json;
 }
 
 // Launch-time values of a configuration with a 1Q and a 2Q variant.

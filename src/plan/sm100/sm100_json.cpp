@@ -22,12 +22,9 @@ std::string_view name_in(const std::array<std::string_view, kSize>& names, Enum 
 
 using Json = nlohmann::ordered_json;
 
+#define OVERLAY(name) ATTNJIT_MEMBER(Sm100Overlay, name)
 #define VARIANT(name) ATTNJIT_MEMBER(Sm100Variant, name)
 #define FIELD(name) ATTNJIT_MEMBER(Sm100Plan, name)
-#define FACT(name, fact)                               \
-  std::pair {                                          \
-#name, [](const Sm100Plan& of) { return of.fact; } \
-  }
 
 template <class Region>
 Json ranges_json(const MemoryLayout<Region>& ranges, bool aligned) {
@@ -42,10 +39,8 @@ Json ranges_json(const MemoryLayout<Region>& ranges, bool aligned) {
 Json overlays_json(const std::vector<Sm100Overlay>& overlays) {
   Json json = Json::array();
   for (const Sm100Overlay& overlay : overlays) {
-    json.push_back({{"name", overlay.name},
-                    {"begin", overlay.begin},
-                    {"size", overlay.size},
-                    {"when", overlay.when}});
+    add_members(overlay, json.emplace_back(), OVERLAY(name), OVERLAY(begin), OVERLAY(size),
+                OVERLAY(when));
   }
   return json;
 }
@@ -102,7 +97,7 @@ void add_sm100(const SpecFacts& /*spec*/, const Sm100Plan& plan, Json& json) {
               VARIANT(num_qk_stages), VARIANT(use_fused_kv));
   add_members(plan, json, FIELD(can_switch_to_1q), FIELD(persistent), FIELD(exp2_pairs),
               FIELD(exp2_fma_pairs), FIELD(rescale_threshold), FIELD(p_bias), FIELD(row_copies),
-              FACT(upcasts_kv, spec->upcasts_kv), FIELD(published), FIELD(skips_tiles),
+              std::pair{"upcasts_kv", plan.spec->upcasts_kv}, FIELD(published), FIELD(skips_tiles),
               FIELD(many_gaps), FIELD(mapped), FIELD(split), FIELD(partition_tiles));
   Json roles = Json::array();
   for (const Sm100Role& role : plan.roles) {
@@ -130,8 +125,8 @@ void add_sm100(const SpecFacts& /*spec*/, const Sm100Plan& plan, Json& json) {
   json["variants"] = std::move(variants);
 }
 
-#undef FACT
 #undef FIELD
 #undef VARIANT
+#undef OVERLAY
 
 }  // namespace attnjit

@@ -20,28 +20,23 @@ namespace attnjit {
 namespace {
 
 #define FIELD(name) ATTNJIT_MEMBER(Sm90Plan, name)
-#define FACT(name, fact)                              \
-  std::pair {                                         \
-#name, [](const Sm90Plan& of) { return of.fact; } \
-  }
 
 void add_body(const Sm90Plan& plan, nlohmann::ordered_json& json) {
-  add_members(
-      plan, json, FIELD(BM), FIELD(BN), FIELD(box_keys), FIELD(num_consumers), FIELD(ctas_per_sm),
-      FIELD(num_stages), FIELD(num_v_stages), FIELD(num_q_stages), FIELD(num_raw_stages),
-      FIELD(o_blocks), FIELD(ping_pong), FIELD(pair_tiles), FACT(kv_lens, spec->lengths_differ),
-      FIELD(dynamic_schedule), FACT(row_copies, spec->copies_rows), FIELD(overlaps), FIELD(listed),
-      FIELD(mapped), FIELD(map_bits), FIELD(split), FIELD(stream_k), FIELD(partition_tiles),
-      FACT(rescale_by_row, spec->partition_keys > 0), FIELD(pack_gqa), FIELD(l2_bytes),
-      FIELD(producer_registers), FIELD(consumer_registers), FIELD(padded_qk_depth),
-      FIELD(padded_ov_depth), FIELD(q_bytes), FIELD(k_bytes), FIELD(v_bytes),
-      FIELD(v_raw_stage_bytes), FIELD(k_raw_stage_bytes), FACT(upcasts_kv, spec->upcasts_kv),
-      std::pair{"kv_row_bytes", [](const Sm90Plan& of) { return sm90_kv_row_bytes(*of.spec); }},
-      FIELD(exp2_fma_pairs), FIELD(sums_by_product), FIELD(held_q_steps), FIELD(p_bias),
-      FIELD(rescale_threshold));
+  add_members(plan, json, FIELD(BM), FIELD(BN), FIELD(box_keys), FIELD(num_consumers),
+              FIELD(ctas_per_sm), FIELD(num_stages), FIELD(num_v_stages), FIELD(num_q_stages),
+              FIELD(num_raw_stages), FIELD(o_blocks), FIELD(ping_pong), FIELD(pair_tiles),
+              std::pair{"kv_lens", plan.spec->lengths_differ}, FIELD(dynamic_schedule),
+              std::pair{"row_copies", plan.spec->copies_rows}, FIELD(overlaps), FIELD(listed),
+              FIELD(mapped), FIELD(map_bits), FIELD(split), FIELD(stream_k), FIELD(partition_tiles),
+              std::pair{"rescale_by_row", plan.spec->partition_keys > 0}, FIELD(pack_gqa),
+              FIELD(l2_bytes), FIELD(producer_registers), FIELD(consumer_registers),
+              FIELD(padded_qk_depth), FIELD(padded_ov_depth), FIELD(q_bytes), FIELD(k_bytes),
+              FIELD(v_bytes), FIELD(v_raw_stage_bytes), FIELD(k_raw_stage_bytes),
+              std::pair{"upcasts_kv", plan.spec->upcasts_kv},
+              std::pair{"kv_row_bytes", sm90_kv_row_bytes(*plan.spec)}, FIELD(exp2_fma_pairs),
+              FIELD(sums_by_product), FIELD(held_q_steps), FIELD(p_bias), FIELD(rescale_threshold));
 }
 
-#undef FACT
 #undef FIELD
 
 }  // namespace

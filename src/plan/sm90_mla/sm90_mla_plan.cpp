@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "plan/kernel/constants.h"
+#include "plan/kernel/json_fields.h"
 #include "plan/kernel/knobs.h"
 #include "plan/kernel/partials.h"
 #include "spec/text.h"
@@ -194,48 +194,28 @@ std::vector<TuningKnob> sm90_mla_knobs(const KernelPlan& plan) {
 void add_sm90_mla(const SpecFacts& spec, const Sm90MlaPlan& plan, nlohmann::ordered_json& json) {
   const MlaTiles& tiles = plan.tiles;
   // As of an Sm90Plan, with what this kernel always has.
-  const nlohmann::ordered_json fields{{"BM", MlaTiles::kRows},
-                                      {"BN", MlaTiles::kKeys},
-                                      {"box_keys", tiles.box_keys},
-                                      {"num_consumers", kConsumers},
-                                      {"ctas_per_sm", 1},
-                                      {"num_stages", tiles.num_stages},
-                                      {"num_v_stages", tiles.own_v ? tiles.num_stages : 0},
-                                      {"num_q_stages", 1},
-                                      {"num_raw_stages", 0},
-                                      {"o_blocks", 0},
-                                      {"ping_pong", false},
-                                      {"pair_tiles", tiles.pair_tiles},
-                                      {"kv_lens", tiles.kv_lens},
-                                      {"dynamic_schedule", false},
-                                      {"row_copies", tiles.row_copies},
-                                      {"overlaps", true},
-                                      {"listed", tiles.skips_tiles},
-                                      {"mapped", false},
-                                      {"map_bits", false},
-                                      {"split", tiles.split},
-                                      {"stream_k", tiles.stream_k},
-                                      {"partition_tiles", tiles.partition_tiles},
-                                      {"rescale_by_row", rescales_by_row(spec)},
-                                      {"pack_gqa", mla_packed_heads(spec) == spec.group},
-                                      {"l2_bytes", tiles.l2_bytes},
-                                      {"producer_registers", plan.producer_registers},
-                                      {"consumer_registers", plan.consumer_registers},
-                                      {"padded_qk_depth", spec.qk_depth},
-                                      {"padded_ov_depth", spec.ov_depth},
-                                      {"q_bytes", mla_tile_bytes(spec)},
-                                      {"k_bytes", mla_tile_bytes(spec)},
-                                      {"v_bytes", mla_own_v_bytes(spec)},
-                                      {"v_raw_stage_bytes", 0},
-                                      {"k_raw_stage_bytes", 0},
-                                      {"upcasts_kv", false},
-                                      {"kv_row_bytes", 128},
-                                      {"exp2_fma_pairs", 0},
-                                      {"sums_by_product", false},
-                                      {"held_q_steps", 0},
-                                      {"p_bias", 0.0},
-                                      {"rescale_threshold", Sm90MlaPlan::kRescaleThreshold}};
-  json.update(fields);
+#define TILE(name) ATTNJIT_MEMBER(MlaTiles, name)
+  add_members(
+      tiles, json, std::pair{"BM", MlaTiles::kRows}, std::pair{"BN", MlaTiles::kKeys},
+      TILE(box_keys), std::pair{"num_consumers", kConsumers}, std::pair{"ctas_per_sm", 1},
+      TILE(num_stages), std::pair{"num_v_stages", tiles.own_v ? tiles.num_stages : 0},
+      std::pair{"num_q_stages", 1}, std::pair{"num_raw_stages", 0}, std::pair{"o_blocks", 0},
+      std::pair{"ping_pong", false}, TILE(pair_tiles), TILE(kv_lens),
+      std::pair{"dynamic_schedule", false}, TILE(row_copies), std::pair{"overlaps", true},
+      std::pair{"listed", tiles.skips_tiles}, std::pair{"mapped", false},
+      std::pair{"map_bits", false}, TILE(split), TILE(stream_k), TILE(partition_tiles),
+      std::pair{"rescale_by_row", rescales_by_row(spec)},
+      std::pair{"pack_gqa", mla_packed_heads(spec) == spec.group}, TILE(l2_bytes),
+      std::pair{"producer_registers", plan.producer_registers},
+      std::pair{"consumer_registers", plan.consumer_registers},
+      std::pair{"padded_qk_depth", spec.qk_depth}, std::pair{"padded_ov_depth", spec.ov_depth},
+      std::pair{"q_bytes", mla_tile_bytes(spec)}, std::pair{"k_bytes", mla_tile_bytes(spec)},
+      std::pair{"v_bytes", mla_own_v_bytes(spec)}, std::pair{"v_raw_stage_bytes", 0},
+      std::pair{"k_raw_stage_bytes", 0}, std::pair{"upcasts_kv", false},
+      std::pair{"kv_row_bytes", 128}, std::pair{"exp2_fma_pairs", 0},
+      std::pair{"sums_by_product", false}, std::pair{"held_q_steps", 0}, std::pair{"p_bias", 0.0},
+      std::pair{"rescale_threshold", Sm90MlaPlan::kRescaleThreshold});
+#undef TILE
 }
 
 }  // namespace attnjit

@@ -91,102 +91,75 @@ class Validator {
            spec_.score_mod.kind != ScoreModSpec::Kind::kIdentity;
   }
 
-  /// NOTE: a list says where rows lie in the pool of pages, and not which kv_idx they have: what
-  /// asks for that has no answer.
-  void check_topk() {
-    if (spec_.topk == 0) return;
-    if (spec_.page_size == 0) {
-      problem("topk", fmt::format("is {}; allowed with page_size: an index is page * page_size + "
-                                  "the row in it",
-                                  spec_.topk));
-    }
-    if (spec_.kv_lens_exclude_new) {
-      problem("kv_lens_exclude_new",
-              "is true; allowed without topk, where a launch has no kv_lens");
-    }
-    if (spec_.mask.kind != MaskSpec::Kind::kNull) {
-      problem("mask", "is given; allowed with topk: null", "the list says which keys a row sees");
-    }
-    if (spec_.score_mod.kind != ScoreModSpec::Kind::kIdentity &&
-        spec_.score_mod.kind != ScoreModSpec::Kind::kSoftcap) {
-      problem("score_mod", "is given; allowed with topk: identity, softcap",
-              "where a listed key stands in its sequence is not known");
-    }
-  }
-
-  void check_cache_format() {
-    if (spec_.cache_format == CacheFormat::kPlain) return;
-    if (spec_.type_of_kv() != spec_.qkv_dtype) {
-      problem("kv_dtype",
-              fmt::format("is {}; allowed with cache_format {}: none, the format says "
-                          "what K is of",
-                          to_string(spec_.type_of_kv()), spec::to_string(spec_.cache_format)));
-    }
-    const bool latent = spec_.ov_depth == 0 || spec_.ov_depth == kDsv32Latent;
-    if (spec_.mla != Mla::kDecode || spec_.qk_depth != kDsv32Latent + kRopeDepth || !latent ||
-        spec_.qkv_dtype != Dtype::kBf16) {
-      problem(
-          "cache_format",
-          fmt::format("is {}; allowed with mla decode, qk_depth {}, ov_depth {}, qkv_dtype bf16",
-                      spec::to_string(spec_.cache_format), kDsv32Latent + kRopeDepth, kDsv32Latent),
-          "the format says what K is of; qkv_dtype is Q's");
-    }
-    if (spec_.page_size == 0) {
-      problem("cache_format",
-              fmt::format("is {}; allowed with page_size", spec::to_string(spec_.cache_format)));
-    }
-  }
-
+  /// What fields ask of one another.
   void check_shape() {
-    check_topk();
-    check_cache_format();
-    if (spec_.group >= 1 && spec_.num_q_heads >= 1 && spec_.num_q_heads % spec_.group != 0) {
-      problem("group", fmt::format("is {}; allowed: a divisor of num_q_heads, which is {}",
-                                   spec_.group, spec_.num_q_heads));
-    }
     const Dtype of_kv = spec_.type_of_kv();
-    if (of_kv != spec_.qkv_dtype && of_kv != Dtype::kE4m3) {
-      problem("kv_dtype", fmt::format("is {}; allowed: qkv_dtype, which is {}, or e4m3 beside bf16 "
-                                      "and fp16",
-                                      to_string(of_kv), to_string(spec_.qkv_dtype)));
-    }
-    if (spec_.scales != Scales::kNone && of_kv != Dtype::kE4m3) {
-      problem("scales", fmt::format("is {}; allowed with k and v of e4m3, which are {}",
-                                    spec::to_string(spec_.scales), to_string(of_kv)));
-    }
-    if (spec_.accumulate && !spec_.return_lse) {
-      problem("accumulate", "is true; allowed with return_lse: an LSE says how much a part counts");
-    }
-    if (spec_.accumulate && spec_.sink && !spec_.lse_includes_sink) {
-      problem(
-          "accumulate",
-          "is true; allowed with a sink where lse_includes_sink is true: an LSE without it does "
-          "not say how much a part counts");
-    }
-    if (spec_.merge && asks_for_more_than_a_merge()) {
-      problem(
-          "merge",
-          "is true; allowed with arch, heads, depths, dtypes, ragged, return_lse and accumulate "
-          "alone",
-          "leave out what the pairs were computed with");
-    }
-    if (spec_.ragged_kv && spec_.page_size > 0) {
-      problem("ragged_kv",
-              "is true; allowed without pages: a page_table says where their rows are");
-    }
-    if (spec_.kv_lens_exclude_new && (spec_.ragged_kv || (spec_.page_size == 0 && !spec_.ragged))) {
-      problem("kv_lens_exclude_new",
-              "is true; allowed with kv_lens: with page_size or ragged, without ragged_kv");
-    }
-    if (spec_.partition_keys > 0 && splits_keys()) {
-      problem("num_partitions", spec::partitions_beside_keys(spec_.num_partitions));
-    }
-    if (spec_.mla != Mla::kNone && spec_.qk_depth >= 1 && spec_.qk_depth <= kRopeDepth) {
-      problem("qk_depth",
-              fmt::format("is {}; allowed with mla {}: above {}, the rope's part of it",
-                          spec_.qk_depth, spec::to_string(spec_.mla), kRopeDepth),
-              spec_.mla == Mla::kDecode ? "absorbed MLA has 576 = 512 + 64"
-                                        : "MLA prefill has 192 = 128 + 64");
+    const bool topk = spec_.topk != 0, formatted = spec_.cache_format != CacheFormat::kPlain;
+    const bool latent = spec_.ov_depth == 0 || spec_.ov_depth == kDsv32Latent;
+    const std::string_view format = spec::to_string(spec_.cache_format);
+    const struct {
+      bool wrong;
+      const char* field;
+      std::string message;
+      const char* hint = "";
+    } rules[] = {
+        // NOTE: a list says where rows lie in the pool of pages, and not which kv_idx they have:
+        // what asks for that has no answer.
+        {topk && spec_.page_size == 0, "topk",
+         fmt::format("is {}; allowed with page_size: an index is page * page_size + the row in it",
+                     spec_.topk)},
+        {topk && spec_.kv_lens_exclude_new, "kv_lens_exclude_new",
+         "is true; allowed without topk, where a launch has no kv_lens"},
+        {topk && spec_.mask.kind != MaskSpec::Kind::kNull, "mask",
+         "is given; allowed with topk: null", "the list says which keys a row sees"},
+        {topk && spec_.score_mod.kind != ScoreModSpec::Kind::kIdentity &&
+             spec_.score_mod.kind != ScoreModSpec::Kind::kSoftcap,
+         "score_mod", "is given; allowed with topk: identity, softcap",
+         "where a listed key stands in its sequence is not known"},
+        {formatted && of_kv != spec_.qkv_dtype, "kv_dtype",
+         fmt::format("is {}; allowed with cache_format {}: none, the format says what K is of",
+                     to_string(of_kv), format)},
+        {formatted && (spec_.mla != Mla::kDecode || spec_.qk_depth != kDsv32Latent + kRopeDepth ||
+                       !latent || spec_.qkv_dtype != Dtype::kBf16),
+         "cache_format",
+         fmt::format("is {}; allowed with mla decode, qk_depth {}, ov_depth {}, qkv_dtype bf16",
+                     format, kDsv32Latent + kRopeDepth, kDsv32Latent),
+         "the format says what K is of; qkv_dtype is Q's"},
+        {formatted && spec_.page_size == 0, "cache_format",
+         fmt::format("is {}; allowed with page_size", format)},
+        {spec_.group >= 1 && spec_.num_q_heads >= 1 && spec_.num_q_heads % spec_.group != 0,
+         "group",
+         fmt::format("is {}; allowed: a divisor of num_q_heads, which is {}", spec_.group,
+                     spec_.num_q_heads)},
+        {of_kv != spec_.qkv_dtype && of_kv != Dtype::kE4m3, "kv_dtype",
+         fmt::format("is {}; allowed: qkv_dtype, which is {}, or e4m3 beside bf16 and fp16",
+                     to_string(of_kv), to_string(spec_.qkv_dtype))},
+        {spec_.scales != Scales::kNone && of_kv != Dtype::kE4m3, "scales",
+         fmt::format("is {}; allowed with k and v of e4m3, which are {}",
+                     spec::to_string(spec_.scales), to_string(of_kv))},
+        {spec_.accumulate && !spec_.return_lse, "accumulate",
+         "is true; allowed with return_lse: an LSE says how much a part counts"},
+        {spec_.accumulate && spec_.sink && !spec_.lse_includes_sink, "accumulate",
+         "is true; allowed with a sink where lse_includes_sink is true: an LSE without it does not "
+         "say how much a part counts"},
+        {spec_.merge && asks_for_more_than_a_merge(), "merge",
+         "is true; allowed with arch, heads, depths, dtypes, ragged, return_lse and accumulate "
+         "alone",
+         "leave out what the pairs were computed with"},
+        {spec_.ragged_kv && spec_.page_size > 0, "ragged_kv",
+         "is true; allowed without pages: a page_table says where their rows are"},
+        {spec_.kv_lens_exclude_new && (spec_.ragged_kv || (spec_.page_size == 0 && !spec_.ragged)),
+         "kv_lens_exclude_new",
+         "is true; allowed with kv_lens: with page_size or ragged, without ragged_kv"},
+        {spec_.partition_keys > 0 && splits_keys(), "num_partitions",
+         spec::partitions_beside_keys(spec_.num_partitions)},
+        {spec_.mla != Mla::kNone && spec_.qk_depth >= 1 && spec_.qk_depth <= kRopeDepth, "qk_depth",
+         fmt::format("is {}; allowed with mla {}: above {}, the rope's part of it", spec_.qk_depth,
+                     spec::to_string(spec_.mla), kRopeDepth),
+         spec_.mla == Mla::kDecode ? "absorbed MLA has 576 = 512 + 64"
+                                   : "MLA prefill has 192 = 128 + 64"}};
+    for (const auto& [wrong, field, message, hint] : rules) {
+      if (wrong) problem(field, message, hint);
     }
   }
 

@@ -59,8 +59,10 @@ class TableReader {
   }
 
  private:
-  void problem(const JsonValue& at, std::string field, std::string message) {
-    Error error = make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
+  template <class... Args>
+  void problem(const JsonValue& at, std::string field, fmt::format_string<Args...> message,
+               Args&&... args) {
+    Error error = spec::invalid(std::move(field), message, std::forward<Args>(args)...);
     error.line = at.line;
     error.column = at.column;
     if (!first_) {
@@ -74,14 +76,14 @@ class TableReader {
   bool check_members(const JsonValue& object, const std::string& where,
                      std::initializer_list<std::string_view> names) {
     if (object.type != JsonValue::Type::kObject) {
-      problem(object, where, "is " + spec::describe(object) + "; allowed: an object");
+      problem(object, where, "is {}; allowed: an object", spec::describe(object));
       return false;
     }
     for (const JsonMember& member : object.members) {
       const std::string path = where + "." + member.name;
       if (member.duplicate) problem(member.value, path, "is given twice");
       if (names.size() > 0 && std::find(names.begin(), names.end(), member.name) == names.end()) {
-        problem(member.value, path, fmt::format("is unknown; allowed: {}", fmt::join(names, ", ")));
+        problem(member.value, path, "is unknown; allowed: {}", fmt::join(names, ", "));
       }
     }
     return true;
@@ -89,9 +91,8 @@ class TableReader {
 
   void read_else(const JsonValue& others, Tuning& tuning) {
     if (others.type != JsonValue::Type::kString || others.text != kModelledTuning) {
-      problem(others, "else",
-              fmt::format("is {}; allowed: {}", spec::describe(others),
-                          spec::in_quotes(kModelledTuning)));
+      problem(others, "else", "is {}; allowed: {}", spec::describe(others),
+              spec::in_quotes(kModelledTuning));
       return;
     }
     Result<Tuning> carried = tuning_from_json(kModelledTuning);
@@ -121,16 +122,15 @@ class TableReader {
       const std::string path = where + "." + member.name;
       const SpecField* field = find_match_field(member.name);
       if (field == nullptr) {
-        problem(member.value, path, "is no field to match; allowed: " + match_names());
+        problem(member.value, path, "is no field to match; allowed: {}", match_names());
         continue;
       }
       const auto text = spec::field_text_of(*field, member.value);
       if (text) {
         row.match[member.name] = *text;
       } else {
-        problem(
-            member.value, path,
-            fmt::format("is {}; allowed: {}", spec::describe(member.value), spec::allowed(*field)));
+        problem(member.value, path, "is {}; allowed: {}", spec::describe(member.value),
+                spec::allowed(*field));
       }
     }
   }
@@ -143,8 +143,8 @@ class TableReader {
       problem(modelled, where + ".model_version", "is missing");
     } else if (version->type != JsonValue::Type::kInteger || version->integer < 1 ||
                version->integer > kMaxVersion) {
-      problem(*version, where + ".model_version",
-              fmt::format("is {}; allowed: 1 to {}", spec::describe(*version), kMaxVersion));
+      problem(*version, where + ".model_version", "is {}; allowed: 1 to {}",
+              spec::describe(*version), kMaxVersion);
     } else {
       return static_cast<int>(version->integer);
     }
@@ -160,9 +160,8 @@ class TableReader {
       } else if (member.value.type == JsonValue::Type::kInteger) {
         row.choose[member.name] = member.value.integer;
       } else {
-        problem(
-            member.value, where + "." + member.name,
-            fmt::format("is {}; allowed: an integer, true, false", spec::describe(member.value)));
+        problem(member.value, where + "." + member.name, "is {}; allowed: an integer, true, false",
+                spec::describe(member.value));
       }
     }
   }

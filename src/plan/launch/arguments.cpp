@@ -16,13 +16,10 @@
 #include "spec/resolved_spec.h"
 #include "spec/scalars.h"
 #include "spec/spec_fields.h"
+#include "spec/text.h"
 
 namespace attnjit {
 namespace {
-
-Error invalid_launch(std::string field, std::string message) {
-  return make_error(ErrorCode::kInvalid, std::move(message), std::move(field));
-}
 
 /// NOTE: a launch of other lengths comes through here, mostly with a recipe that was filled before.
 /// So what stays is left as it is, and memory is used again: texts were half of such a launch.
@@ -36,9 +33,10 @@ class Filler {
 
   Status check() const {
     if (values_.scalars.size() <= scalars_.size()) return {};
-    return invalid_launch("scalars", fmt::format("{} numbers are given; the spec's masks and score "
-                                                 "modification have {}",
-                                                 values_.scalars.size(), scalars_.size()));
+    return spec::invalid("scalars",
+                         "{} numbers are given; the spec's masks and score "
+                         "modification have {}",
+                         values_.scalars.size(), scalars_.size());
   }
 
   Status fill(LaunchNumber number, KernelArgument& argument) {
@@ -130,12 +128,12 @@ class Filler {
         std::find_if(values_.params.begin(), values_.params.end(),
                      [&](const UserParamShape& value) { return value.name == declared.name; });
     if (given == values_.params.end()) {
-      return invalid_launch(own, fmt::format("the parameter p.{} was not given", declared.name));
+      return spec::invalid(own, "the parameter p.{} was not given", declared.name);
     }
     if (shape.rank == 0) return number_of(declared, shape, own, *given);
     const auto extents_end = given->extent.begin() + shape.rank;
     if (std::any_of(given->extent.begin(), extents_end, [](auto extent) { return extent < 0; })) {
-      return invalid_launch(own, fmt::format("the extent of p.{} is negative", declared.name));
+      return spec::invalid(own, "the extent of p.{} is negative", declared.name);
     }
     if (source.part == Part::kExtent0) return KernelArgument{given->extent[0]};
     if (source.part == Part::kExtent1) return KernelArgument{given->extent[1]};
@@ -204,8 +202,8 @@ class Filler {
                                                : static_cast<float>(bits)};
     }
     if (real == nullptr) return KernelArgument{bits};
-    return invalid_launch(own, fmt::format("p.{} is a {}; a float was given", declared.name,
-                                           spec::to_string(declared.type)));
+    return spec::invalid(own, "p.{} is a {}; a float was given", declared.name,
+                         spec::to_string(declared.type));
   }
 
   const ArgumentValues& values_;

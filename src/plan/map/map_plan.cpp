@@ -22,6 +22,7 @@
 #include "spec/interpreted_code.h"
 #include "spec/names.h"
 #include "spec/resolved_spec.h"
+#include "spec/text.h"
 
 namespace attnjit {
 namespace {
@@ -150,8 +151,9 @@ std::int32_t blocks_of(std::int32_t length) {
   return length / kMapBlock + (length % kMapBlock != 0 ? 1 : 0);
 }
 
-Error bad_map(std::string field, std::string message) {
-  return make_error(ErrorCode::kInvalid, std::move(message), "mask_map." + std::move(field));
+template <class... Args>
+Error bad_map(const char* field, fmt::format_string<Args...> message, Args&&... args) {
+  return spec::invalid(fmt::format("mask_map.{}", field), message, std::forward<Args>(args)...);
 }
 
 /// Whether each sequence, or each head, has a mask of its own in the tensor that is part of it.
@@ -400,8 +402,8 @@ Result<MaskMapShape> mask_map_shape(const KernelPlan& plan, const LaunchShapes& 
   map.kv_blocks = blocks_of(shapes.kv_len);
   // NOTE: divided, not multiplied: the product of three such numbers overflows 64 bits.
   if (map.batch > 0 && std::int64_t{map.heads} * map.q_blocks > kMaxTiles / map.batch) {
-    return bad_map("q_blocks", fmt::format("{} x {} x {} rows of blocks exceed {}", map.batch,
-                                           map.heads, map.q_blocks, kMaxTiles));
+    return bad_map("q_blocks", "{} x {} x {} rows of blocks exceed {}", map.batch, map.heads,
+                   map.q_blocks, kMaxTiles);
   }
   map.bit_blocks = bit_blocks_of(plan, shapes, map);
   return map;
@@ -423,32 +425,31 @@ Result<MaskMapShape> map_of_launch(const KernelPlan& plan, const LaunchShapes& s
   }
   const int heads = plan.spec->num_q_heads;
   if (map.batch != 1 && map.batch != shapes.batch) {
-    return bad_map("batch", fmt::format("is {}; allowed: 1 or {}", map.batch, shapes.batch));
+    return bad_map("batch", "is {}; allowed: 1 or {}", map.batch, shapes.batch);
   }
   if (map.heads < 1 || heads % map.heads != 0 || heads / map.heads % plan.map->packed_heads != 0) {
-    return bad_map("heads", fmt::format("is {}; allowed: 1, or maps that as many of the {} heads "
-                                        "share, {} at least",
-                                        map.heads, heads, plan.map->packed_heads));
+    return bad_map("heads",
+                   "is {}; allowed: 1, or maps that as many of the {} heads "
+                   "share, {} at least",
+                   map.heads, heads, plan.map->packed_heads);
   }
   if (map.q_blocks < made->q_blocks) {
-    return bad_map("q_blocks", fmt::format("is {}; q_len {} has {}", map.q_blocks, shapes.q_len,
-                                           made->q_blocks));
+    return bad_map("q_blocks", "is {}; q_len {} has {}", map.q_blocks, shapes.q_len,
+                   made->q_blocks);
   }
   if (map.kv_blocks > std::int64_t{1} << 24 || rows_of(map) > kMaxTiles) {
-    return bad_map("shape", fmt::format("{} x {} x {} rows of {} blocks are too many", map.batch,
-                                        map.heads, map.q_blocks, map.kv_blocks));
+    return bad_map("shape", "{} x {} x {} rows of {} blocks are too many", map.batch, map.heads,
+                   map.q_blocks, map.kv_blocks);
   }
   if (map.bit_blocks < 0 || map.bit_blocks > kMostGivenBitBlocks) {
-    return bad_map("bit_blocks",
-                   fmt::format("is {}; allowed: 0 to {}", map.bit_blocks, kMostGivenBitBlocks));
+    return bad_map("bit_blocks", "is {}; allowed: 0 to {}", map.bit_blocks, kMostGivenBitBlocks);
   }
   if (!plan.map->bits) map.bit_blocks = 0;
   if (map.use == MaskMapUse::kWrite) {
     if (map.batch != made->batch || map.heads != made->heads || map.q_blocks != made->q_blocks ||
         map.kv_blocks != made->kv_blocks || map.no_full) {
-      return bad_map("shape",
-                     fmt::format("a map of [{}, {}, {}, {}] is made, with both lists", made->batch,
-                                 made->heads, made->q_blocks, made->kv_blocks));
+      return bad_map("shape", "a map of [{}, {}, {}, {}] is made, with both lists", made->batch,
+                     made->heads, made->q_blocks, made->kv_blocks);
     }
   }
   return map;

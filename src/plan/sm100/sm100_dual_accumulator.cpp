@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans the sm_100 kernel with two O.
-#include "plan/sm100/sm100_accumulators.h"
+#include "plan/sm100/sm100_heuristics.h"
 
 #include <algorithm>
 #include <optional>
@@ -11,7 +11,6 @@
 #include "plan/reference/deviate.h"
 #include "plan/reference/reference_json.h"
 #include "plan/sm100/sm100_deviations.h"
-#include "plan/sm100/sm100_heuristics.h"
 #include "plan/sm100/sm100_layout.h"
 #include "plan/sm100/sm100_ring.h"
 #include "plan/sm100/sm100_roles.h"

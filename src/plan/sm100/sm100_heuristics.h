@@ -72,4 +72,12 @@ PlanOptions sm100_options(const ResolvedSpec& resolved, const Sm100Tuning& tuned
 std::int64_t sm100_polynomial_pairs(const SpecFacts& spec, const Sm100Plan& plan,
                                     const Sm100Variant& variant);
 
+/// Plans of the two kernels: with a single accumulator of O, where two would take all of tensor
+/// memory, and with dual ones, as Fa4Config and MlaConfig have. Errors: kUnsupported with the
+/// reason where no tile serves the spec; kInvalid for a tuned value that cannot be.
+Result<Sm100Plan> plan_single_accumulator(const ResolvedSpec& resolved, ConfigKind kind,
+                                          const Sm100Tuning& tuned);
+Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind kind,
+                                        const Sm100Tuning& tuned);
+
 }  // namespace attnjit

@@ -7,7 +7,6 @@
 
 #include "plan/map/map_plan.h"
 #include "plan/reference/config_kind.h"
-#include "plan/sm100/sm100_accumulators.h"
 #include "plan/sm100/sm100_heuristics.h"
 #include "plan/sm100/sm100_knobs.h"
 #include "plan/sm100/sm100_support.h"

@@ -50,8 +50,8 @@ constexpr Sm90Row<Tile> kTiles[] = {
     {{kUpcast | kTo128}, {96, 2, 2, false}},
     {{kUpcast | kTo192 | kVTo128}, {96, 2, 2, true}},
     {{kUpcast}, {64, 2, 2, true}},
-    // A tile of e4m3 is multiplied in half of the time of a 16-bit one, and its copies take as
-    // long;
+    // A tile of e4m3 is multiplied in half of the time of a 16-bit one, its copies take as long,
+    // and
     // P takes half of the registers, and O the same. Five stages pay where the rows are summed by
     // product. Two consumers of depth 256, whose products and softmax take about as long, need no
     // turns, and O that is stored more at a time is worth more than a second Q. NOTE: beside O of

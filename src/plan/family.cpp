@@ -4,7 +4,6 @@
 
 #include <array>
 #include <nlohmann/json.hpp>
-#include <utility>
 #include <vector>
 
 #include "plan/kernel/family_traits.h"
@@ -16,48 +15,6 @@
 
 namespace attnjit {
 namespace {
-
-Status plan_sm90(const TuningValues* tuned, KernelPlan& plan) {
-  Result<Sm90Plan> sm90 = make_sm90_plan(plan.spec, tuned);
-  if (!sm90) return sm90.error();
-  plan.sm90 = std::make_shared<const Sm90Plan>(*std::move(sm90));
-  plan.reason = sm90_unsupported_reason(plan.spec, *plan.sm90);
-  plan.supported = plan.reason.empty();
-  return plan.supported ? fill_from_sm90(*plan.sm90, plan) : Status();
-}
-
-Status plan_sm90_mla(const TuningValues* tuned, KernelPlan& plan) {
-  plan.reason = sm90_mla_unsupported_reason(plan.spec);
-  plan.supported = plan.reason.empty();
-  Result<Sm90MlaPlan> mla = make_sm90_mla_plan(plan.spec, tuned);
-  if (!mla) return mla.error();
-  plan.sm90_mla = std::make_shared<const Sm90MlaPlan>(*std::move(mla));
-  return plan.supported ? fill_from_sm90_mla(*plan.sm90_mla, plan) : Status();
-}
-
-Status plan_sm100(const TuningValues* tuned, KernelPlan& plan) {
-  Result<Sm100Plan> sm100 = make_sm100_plan(plan.spec, tuned);
-  if (!sm100) {
-    if (sm100.error().code != ErrorCode::kUnsupported) return sm100.error();
-    plan.reason = sm100.error().message;
-    return {};
-  }
-  plan.sm100 = std::make_shared<const Sm100Plan>(*std::move(sm100));
-  plan.reason = sm100_unsupported_reason(plan.spec, *plan.sm100);
-  plan.supported = plan.reason.empty();
-  return fill_from_sm100(*plan.sm100, plan);
-}
-
-Status plan_sm100_mla(const TuningValues* tuned, KernelPlan& plan) {
-  plan.reason = sm100_mla_unsupported_reason(plan.spec);
-  plan.supported = plan.reason.empty();
-  if (!plan.supported) return {};
-  Result<Sm100MlaPlan> mla = make_sm100_mla_plan(plan.spec, tuned);
-  if (!mla) return mla.error();
-  plan.sm100_mla = std::make_shared<const Sm100MlaPlan>(*std::move(mla));
-  fill_from_sm100_mla(*plan.sm100_mla, plan);
-  return {};
-}
 
 /// A choice of partitions that has nothing else to tell.
 template <auto kPartitions>

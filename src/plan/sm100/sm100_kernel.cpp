@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills the template's side of an sm_100 plan: its constants and its parameters.
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "plan/kernel/constants.h"
@@ -228,8 +227,6 @@ std::vector<LaunchNumber> numbers_of(const SpecFacts& spec, const Sm100Plan& sm1
   return numbers;
 }
 
-}  // namespace
-
 Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
   const SpecFacts& spec = plan.spec;
   const Sm100Variant& variant = sm100.variants.front();
@@ -277,6 +274,21 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
     plan.map = planned_map(plan.spec, variant.fuse_gqa ? plan.spec->group : 1);
   }
   return {};
+}
+
+}  // namespace
+
+Status plan_sm100(const TuningValues* tuned, KernelPlan& plan) {
+  Result<Sm100Plan> sm100 = make_sm100_plan(plan.spec, tuned);
+  if (!sm100) {
+    if (sm100.error().code != ErrorCode::kUnsupported) return sm100.error();
+    plan.reason = sm100.error().message;
+    return {};
+  }
+  plan.sm100 = std::make_shared<const Sm100Plan>(*std::move(sm100));
+  plan.reason = sm100_unsupported_reason(plan.spec, *plan.sm100);
+  plan.supported = plan.reason.empty();
+  return fill_from_sm100(*plan.sm100, plan);
 }
 
 }  // namespace attnjit

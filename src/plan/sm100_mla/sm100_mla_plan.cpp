@@ -193,8 +193,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   return std::move(constants).take();
 }
 
-}  // namespace
-
+/// Why the template does not serve a spec; empty: it does.
 std::string sm100_mla_unsupported_reason(const ResolvedSpec& resolved) {
   const SpecFacts& spec = resolved;
   if (resolved.options().pair_cta.value_or(false)) {
@@ -204,6 +203,8 @@ std::string sm100_mla_unsupported_reason(const ResolvedSpec& resolved) {
   return mla_unsupported_reason(resolved);
 }
 
+/// `tuned` holds what a tuning row overrides, or is null. Errors: kInvalid for a tuned name or
+/// value that this plan cannot take.
 Result<Sm100MlaPlan> make_sm100_mla_plan(const ResolvedSpec& resolved, const TuningValues* tuned) {
   const SpecFacts& spec = resolved;
   Sm100MlaPlan plan;
@@ -241,6 +242,19 @@ void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan) {
   plan.partials.stream_k = mla_stream_k(mla.tiles);
   plan.deviations = mla.deviations;
   add_split_deviation(plan);
+}
+
+}  // namespace
+
+Status plan_sm100_mla(const TuningValues* tuned, KernelPlan& plan) {
+  plan.reason = sm100_mla_unsupported_reason(plan.spec);
+  plan.supported = plan.reason.empty();
+  if (!plan.supported) return {};
+  Result<Sm100MlaPlan> mla = make_sm100_mla_plan(plan.spec, tuned);
+  if (!mla) return mla.error();
+  plan.sm100_mla = std::make_shared<const Sm100MlaPlan>(*std::move(mla));
+  fill_from_sm100_mla(*plan.sm100_mla, plan);
+  return {};
 }
 
 std::vector<TuningKnob> sm100_mla_knobs(const KernelPlan& plan) {

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 #include <vector>
 
 #include "attnjit/launch.h"
@@ -49,17 +48,8 @@ struct Sm100MlaPlan {
   }
 };
 
-/// Why the template does not serve a spec; empty: it does.
-std::string sm100_mla_unsupported_reason(const ResolvedSpec& spec);
-
-/// Plans the kernel of a spec that is served. `tuned` holds what a tuning row overrides, or is
-/// null. Errors: kInvalid for a tuned name or value that this plan cannot take.
-Result<Sm100MlaPlan> make_sm100_mla_plan(const ResolvedSpec& spec, const TuningValues* tuned);
-
-/// Fills the kernel of a plan. @pre plan.workspaces is filled.
-void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan);
-
 // What a KernelFamily has (plan/family.h).
+Status plan_sm100_mla(const TuningValues* tuned, KernelPlan& plan);
 std::vector<TuningKnob> sm100_mla_knobs(const KernelPlan& plan);
 void add_sm100_mla(const SpecFacts& spec, const Sm100MlaPlan& plan, nlohmann::ordered_json& json);
 

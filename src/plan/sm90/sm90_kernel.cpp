@@ -53,8 +53,6 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
   return parameters;
 }
 
-}  // namespace
-
 Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   if (sm90.smem_bytes > sm90_smem_room(sm90)) {
     // Only a tuning table can ask for this; the choices above are tested to fit.
@@ -86,6 +84,17 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
                    .cut_rows = sm90.cuts ? sm90.BM : 0};
   add_split_deviation(plan);
   return {};
+}
+
+}  // namespace
+
+Status plan_sm90(const TuningValues* tuned, KernelPlan& plan) {
+  Result<Sm90Plan> sm90 = make_sm90_plan(plan.spec, tuned);
+  if (!sm90) return sm90.error();
+  plan.sm90 = std::make_shared<const Sm90Plan>(*std::move(sm90));
+  plan.reason = sm90_unsupported_reason(plan.spec, *plan.sm90);
+  plan.supported = plan.reason.empty();
+  return plan.supported ? fill_from_sm90(*plan.sm90, plan) : Status();
 }
 
 }  // namespace attnjit

@@ -122,12 +122,8 @@ Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tu
 /// Why the template does not serve a spec; empty: it does.
 std::string sm90_unsupported_reason(const ResolvedSpec& spec, const Sm90Plan& plan);
 
-/// Fills the kernel of a supported plan from its Sm90Plan, and what deviates from what was asked.
-/// Errors: kInvalid where a tuned choice does not fit the shared memory.
-/// @pre plan.workspaces is filled.
-Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan);
-
 // What a KernelFamily has (plan/family.h).
+Status plan_sm90(const TuningValues* tuned, KernelPlan& plan);
 PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                                 const DeviceShape& device);
 Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request, LaunchRecipe& recipe);

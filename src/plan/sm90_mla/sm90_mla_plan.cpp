@@ -116,8 +116,7 @@ void share_registers(const SpecFacts& spec, Sm90MlaPlan& plan) {
   }
 }
 
-}  // namespace
-
+/// Why the template does not serve a spec; empty: it does.
 std::string sm90_mla_unsupported_reason(const ResolvedSpec& resolved) {
   const SpecFacts& spec = resolved;
   const PlanOptions& options = resolved.options();
@@ -130,6 +129,8 @@ std::string sm90_mla_unsupported_reason(const ResolvedSpec& resolved) {
   return mla_unsupported_reason(resolved);
 }
 
+/// `tuned` holds what a tuning row overrides, or is null. Errors: kInvalid for a tuned name or
+/// value that this plan cannot take.
 Result<Sm90MlaPlan> make_sm90_mla_plan(const ResolvedSpec& resolved, const TuningValues* tuned) {
   const SpecFacts& spec = resolved;
   Sm90MlaPlan plan;
@@ -184,6 +185,17 @@ Status fill_from_sm90_mla(const Sm90MlaPlan& mla, KernelPlan& plan) {
   plan.partials = {.stream_k = mla_stream_k(tiles), .quad_order = tiles.split};
   add_split_deviation(plan);
   return {};
+}
+
+}  // namespace
+
+Status plan_sm90_mla(const TuningValues* tuned, KernelPlan& plan) {
+  plan.reason = sm90_mla_unsupported_reason(plan.spec);
+  plan.supported = plan.reason.empty();
+  Result<Sm90MlaPlan> mla = make_sm90_mla_plan(plan.spec, tuned);
+  if (!mla) return mla.error();
+  plan.sm90_mla = std::make_shared<const Sm90MlaPlan>(*std::move(mla));
+  return plan.supported ? fill_from_sm90_mla(*plan.sm90_mla, plan) : Status();
 }
 
 std::vector<TuningKnob> sm90_mla_knobs(const KernelPlan& plan) {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 #include <vector>
 
 #include "attnjit/launch.h"
@@ -41,18 +40,8 @@ struct Sm90MlaPlan {
   std::vector<BarrierPlan> barriers;  ///< in memory order
 };
 
-/// Why the template does not serve a spec; empty: it does.
-std::string sm90_mla_unsupported_reason(const ResolvedSpec& spec);
-
-/// Plans the kernel. `tuned` holds what a tuning row overrides, or is null. Errors: kInvalid for a
-/// tuned name or value that this plan cannot take.
-Result<Sm90MlaPlan> make_sm90_mla_plan(const ResolvedSpec& spec, const TuningValues* tuned);
-
-/// Fills the kernel of a supported plan. Errors: kInvalid where a tuned choice does not fit the
-/// shared memory. @pre plan.workspaces is filled.
-Status fill_from_sm90_mla(const Sm90MlaPlan& mla, KernelPlan& plan);
-
 // What a KernelFamily has (plan/family.h).
+Status plan_sm90_mla(const TuningValues* tuned, KernelPlan& plan);
 std::vector<TuningKnob> sm90_mla_knobs(const KernelPlan& plan);
 void add_sm90_mla(const SpecFacts& spec, const Sm90MlaPlan& plan, nlohmann::ordered_json& json);
 

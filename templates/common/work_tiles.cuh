@@ -292,6 +292,7 @@ ATTNJIT_DEVICE WorkTile tile_of_head(int of_heads, int rank, const Arguments& ar
   WorkTile work;
   work.batch = quotient(of_heads, heads_of_batch);
   work.head = first_head_of<Config>(of_heads - work.batch * heads_of_batch);
+  if constexpr (cuts_tiles<Config>()) work.partition = kWhole;
   const int past_first = max(rank + 1 - arguments.first_tiles, 0);
   const int past_second = max(rank + 1 - arguments.second_tiles, 0);
   const int groups = groups_of<Config>(rows_of_positions<Config>(arguments.q_len));

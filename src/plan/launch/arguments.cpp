@@ -236,6 +236,7 @@ void LaunchNumbers::set_strides(const LaunchTensors& tensors) {
   const auto bytes = [](const TensorView& tensor, std::int64_t stride) {
     return stride * tensor.element_bytes();
   };
+  set(LaunchNumber::kRows, tensors.o.batch * tensors.o.rows * tensors.o.heads);
   set(LaunchNumber::kOBatchBytes, bytes(tensors.o, tensors.o.strides.batch));
   set(LaunchNumber::kORowBytes, bytes(tensors.o, tensors.o.strides.row));
   set(LaunchNumber::kOHeadBytes, bytes(tensors.o, tensors.o.strides.head));

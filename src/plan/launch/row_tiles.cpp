@@ -2,6 +2,8 @@
 // Tensor maps and counts of tiles of 64 rows.
 #include "plan/launch/row_tiles.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 #include <variant>
@@ -63,6 +65,27 @@ std::int64_t count_query_tiles(const AttentionSpec& spec, const LaunchShapes& sh
   return std::min(longest * shapes.batch, all_rows / tile_rows);
 }
 
+Status check_query_tiles(const AttentionSpec& spec, const LaunchRequest& request, int tile_rows,
+                         int packed_heads, std::int64_t heads) {
+  const LaunchShapes& shapes = request.shapes;
+  const std::int64_t rows = packed_rows(shapes.q_len, packed_heads);
+  if (rows > kMaxLength) {
+    return make_error(
+        ErrorCode::kInvalid,
+        fmt::format("q_len is {}; with the {} heads of a group in one tile, 0 to {} is allowed",
+                    shapes.q_len, spec.num_q_heads / heads,
+                    packed_positions(kMaxLength, packed_heads)),
+        "q_len");
+  }
+  const std::int64_t tiles = (rows + tile_rows - 1) / tile_rows;
+  // NOTE: divided, not multiplied: the product of four such numbers overflows 64 bits.
+  if (tiles * heads <= kMaxTiles / shapes.batch / request.parts.partitions) return {};
+  return make_error(ErrorCode::kInvalid,
+                    fmt::format("batch {} x {} heads x {} query tiles x {} partitions exceed {}",
+                                shapes.batch, heads, tiles, request.parts.partitions, kMaxTiles),
+                    "batch");
+}
+
 void add_work_numbers(const AttentionSpec& spec, bool split, bool kv_lens,
                       std::vector<LaunchNumber>& numbers) {
   using enum LaunchNumber;
@@ -76,6 +99,21 @@ void add_work_numbers(const AttentionSpec& spec, bool split, bool kv_lens,
   if (spec.ragged) numbers.push_back(kTotalQ);
   if (spec.ragged_kv) numbers.push_back(kTotalKv);
   if (has_page_table(spec)) numbers.push_back(kMaxPages);
+}
+
+void set_work_numbers(const LaunchRequest& request, const QueryTiling& tiling,
+                      std::int32_t total_tiles, std::int32_t paired_units, LaunchNumbers& numbers) {
+  numbers.set(LaunchNumber::kMTiles, tiling.m_tiles);
+  numbers.set(LaunchNumber::kTotalTiles, total_tiles);
+  numbers.set(LaunchNumber::kPairedUnits, paired_units);
+  numbers.set(LaunchNumber::kTileGroups, tiling.tile_groups);
+  numbers.set(LaunchNumber::kFirstTiles, tiling.first_tiles);
+  numbers.set(LaunchNumber::kSecondTiles, tiling.second_tiles);
+  numbers.set(LaunchNumber::kTileGrowth, tiling.growth);
+  numbers.set(LaunchNumber::kPartitions, request.parts.partitions);
+  numbers.set(LaunchNumber::kEvenParts, request.parts.even_parts);
+  numbers.set(LaunchNumber::kJoined, std::int32_t{request.parts.joined ? 1 : 0});
+  numbers.set_strides(request.tensors);
 }
 
 }  // namespace attnjit

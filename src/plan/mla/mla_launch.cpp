@@ -178,23 +178,12 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
   const AttentionSpec& spec = plan.spec;
   const int head_shift = mla_head_shift(spec);
   const LaunchShapes& shapes = request.shapes;
-  const std::int64_t rows = std::int64_t{shapes.q_len} << head_shift;
-  if (rows > kMaxLength) {
-    return make_error(ErrorCode::kInvalid,
-                      fmt::format("q_len is {}; with {} heads in one tile, 0 to {} is allowed",
-                                  shapes.q_len, mla_packed_heads(spec), kMaxLength >> head_shift),
-                      "q_len");
+  const std::int64_t packs = packs_of(spec);
+  if (Status checked = check_query_tiles(spec, request, tiles.rows(), 1 << head_shift, packs);
+      !checked) {
+    return checked;
   }
   const std::int64_t m_tiles = m_tiles_of(tiles, spec, shapes);
-  // NOTE: divided, not multiplied: the product of such numbers overflows 64 bits.
-  const std::int64_t packs = packs_of(spec);
-  if (m_tiles * packs > kMaxTiles / shapes.batch / request.parts.partitions) {
-    return make_error(
-        ErrorCode::kInvalid,
-        fmt::format("batch {} x {} query tiles x {} partitions exceed {}", shapes.batch,
-                    m_tiles * packs, request.parts.partitions, kMaxTiles),
-        "batch");
-  }
   const auto total_tiles =
       static_cast<std::int32_t>(count_query_tiles(spec, shapes, tiles.rows(), 1 << head_shift) *
                                 packs * request.parts.partitions);
@@ -206,19 +195,10 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
   };
   ArgumentValues values{plan, request.scalars.values, request.params,
                         LaunchNumbers(spec, shapes, request.scale), std::cref(describe_map)};
-  values.numbers.set(LaunchNumber::kMTiles, static_cast<std::int32_t>(m_tiles));
-  values.numbers.set(LaunchNumber::kTotalTiles, total_tiles);
-  values.numbers.set(LaunchNumber::kPairedUnits, shares.paired_units);
-  values.numbers.set(LaunchNumber::kTileGroups, std::int32_t{tiles.cluster});
-  values.numbers.set(LaunchNumber::kFirstTiles, static_cast<std::int32_t>(m_tiles));
-  values.numbers.set(LaunchNumber::kSecondTiles, static_cast<std::int32_t>(m_tiles));
-  values.numbers.set(LaunchNumber::kTileGrowth, std::int32_t{1});
-  values.numbers.set(LaunchNumber::kPartitions, request.parts.partitions);
-  values.numbers.set(LaunchNumber::kEvenParts, request.parts.even_parts);
-  values.numbers.set(LaunchNumber::kJoined, std::int32_t{request.parts.joined ? 1 : 0});
-  const TensorView& o = request.tensors.o;
-  values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
-  values.numbers.set_strides(request.tensors);
+  const auto count = static_cast<std::int32_t>(m_tiles);
+  const QueryTiling tiling{
+      .m_tiles = count, .tile_groups = tiles.cluster, .first_tiles = count, .second_tiles = count};
+  set_work_numbers(request, tiling, total_tiles, shares.paired_units, values.numbers);
   auto ctas = static_cast<std::uint32_t>(shares.ctas * tiles.cluster);
   if (request.parts.joined) {
     // Of runs as many as there are; else those of the parts.

@@ -116,6 +116,9 @@ struct Sm90Plan {
   /// Whether its runs are over sequences, whose heads have keys of their own
   /// (templates/common/sequence_runs.cuh).
   bool head_stream_k() const { return stream_k && kv_lens; }
+  /// Whether parts of tiles that launches cut lie in slots of the CTAs
+  /// (templates/common/cut_table.cuh). Partitions are then those CTAs.
+  bool has_slots() const { return cuts || (stream_k && !kv_lens); }
   /// Before the consumers: one loads, and rewrites V; where K is upcast, another one does that.
   int producer_warpgroups() const { return upcasts_kv ? 2 : 1; }
   int threads() const { return 128 * (producer_warpgroups() + num_consumers + idle_warpgroups); }

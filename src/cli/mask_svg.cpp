@@ -78,7 +78,7 @@ class Drawing {
     return fmt::format(
                "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"attnjit-mask\" role=\"img\" "
                "width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">\n<title>{2}</title>\n",
-               px(width_), px(bottom_), escaped(title)) +
+               px(width_), px(bottom_), svg_text(title)) +
            std::string(kStyle) +
            fmt::format("<rect class=\"ground\" width=\"{}\" height=\"{}\"/>\n", px(width_),
                        px(bottom_)) +
@@ -89,7 +89,7 @@ class Drawing {
   void text(double x, double y, std::string_view anchor, std::string_view words,
             std::string_view more = "") {
     body_ += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"{}\"{}>{}</text>\n", px(x), px(y),
-                         anchor, more, escaped(words));
+                         anchor, more, svg_text(words));
   }
 
   std::string headline() const {
@@ -101,7 +101,7 @@ class Drawing {
     if (keys_.length > 0 && queries_.scale != keys_.scale) under += "; the axes' scales differ";
     return fmt::format(
         "<text class=\"title\" x=\"16\" y=\"26\">{}</text>\n<text x=\"16\" y=\"46\">{}</text>\n",
-        escaped(title), under);
+        svg_text(title), under);
   }
 
   /// Runs of tiles of one kind, and equal rows at once.

@@ -57,7 +57,7 @@ class ScoreDrawing {
     return fmt::format(
                "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"attnjit-score\" role=\"img\" "
                "width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">\n<title>{2}</title>\n",
-               px(kWholeWidth), px(height), escaped(title)) +
+               px(kWholeWidth), px(height), svg_text(title)) +
            std::string(kScoreStyle) +
            fmt::format("<rect class=\"ground\" width=\"{}\" height=\"{}\"/>\n", px(kWholeWidth),
                        px(height)) +
@@ -68,7 +68,7 @@ class ScoreDrawing {
   void text(double x, double y, std::string_view anchor, std::string_view words,
             std::string_view more = "") {
     body_ += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"{}\"{}>{}</text>\n", px(x), px(y),
-                         anchor, more, escaped(words));
+                         anchor, more, svg_text(words));
   }
 
   void frame(double left, std::string_view across, std::string_view down) {

@@ -8,7 +8,7 @@
 
 namespace attnjit::cli {
 
-std::string escaped(std::string_view text) {
+std::string svg_text(std::string_view text) {
   std::string out;
   for (const char c : text) {
     if (c == '<')

@@ -11,7 +11,7 @@
 namespace attnjit::cli {
 
 /// Text between tags, or of an attribute.
-std::string escaped(std::string_view text);
+std::string svg_text(std::string_view text);
 
 /// "4,096"
 std::string grouped(std::int64_t number);

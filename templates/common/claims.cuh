@@ -14,6 +14,12 @@ struct ClaimWords {
   u32 ended;    ///< CTAs that claim no more
 };
 
+/// Whether a kernel's CTAs claim tiles, where the launch has words for that.
+template <class Arguments>
+constexpr bool claims_tiles() {
+  return requires(const Arguments& launch) { launch.claims; };
+}
+
 /// What a CTA claims, after its first tile, which its number says. A whole warp. NOTE: what is
 /// asked once for each tile lies in one register, in a lane each: the warp has few.
 struct Claims {

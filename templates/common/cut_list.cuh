@@ -20,12 +20,11 @@ struct CutLine : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   const Params& params;
   int lane;
 
-  ATTNJIT_DEVICE Lengths lengths(int sequence) const {
-    const int rows = this->rows(sequence);
-    return {rows, this->keys(sequence, rows)};
-  }
   ATTNJIT_DEVICE int steps(Lengths its) const {
     return nominal_steps<Config, Mask, Tiling>(its, params);
+  }
+  ATTNJIT_DEVICE int tile_ticks(Lengths its) const {
+    return steps(its) * step_ticks<Tiling>(its.q) + kTileTicks;
   }
   /// A sequence's work tiles, all heads together.
   ATTNJIT_DEVICE int tiles(int rows) const {
@@ -39,7 +38,7 @@ struct CutLine : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
 #pragma unroll 1
     for (; first < arguments.batch; first += 32) {
       const int own = first + lane;
-      const bool cut = (own < arguments.batch) && is_cut(lengths(own), longest);
+      const bool cut = (own < arguments.batch) && is_cut(this->lengths(own), longest);
       const u32 found = __ballot_sync(kAll, cut);
       if (found != 0) return first + __ffs(static_cast<int>(found)) - 1;
     }
@@ -171,51 +170,31 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
   ATTNJIT_DEVICE ListPlace begin_of_run(const Choice& choice) const {
     const int longest = choice.longest, length = choice.length;
     const int target = worker<Config>() * length;
-    ListPlace place{{arguments.batch, 0, length, length}};
-    int before = 0;
-#pragma unroll 1
-    for (int first = 0; first < arguments.batch; first += 32) {
-      const int sequence = first + lane;
-      int own = 0, steps_ticks = 0;
-      if (sequence < arguments.batch) {
-        const Lengths its = this->lengths(sequence);
-        if (this->is_cut(its, longest)) {
-          steps_ticks = this->steps(its) * step_ticks<Tiling>(its.q);
-          own = this->tiles(its.q) * (steps_ticks + kTileTicks);
+    ListPlace place{{arguments.batch, 0, 0, length}};
+    const auto ticks_of = [&](int sequence) {
+      const Lengths its = this->lengths(sequence);
+      return this->is_cut(its, longest) ? this->tiles(its.q) * this->tile_ticks(its) : 0;
+    };
+    this->walk_line(0, lane, ticks_of, [&](int sequence, int begin, int ticks) {
+      const u32 here = __ballot_sync(kAll, target >= begin && target < begin + ticks);
+      if (here == 0) return false;
+      const int finder = __ffs(static_cast<int>(here)) - 1;
+      sequence = __shfl_sync(kAll, sequence, finder);
+      place = {{sequence, target - __shfl_sync(kAll, begin, finder), length, length}};
+      const Lengths its = this->lengths(sequence);
+      const int each = this->tile_ticks(its);
+      const int left = each - (place.words[1] - quotient(place.words[1], each) * each);
+      if (left < kTileTicks + step_ticks<Tiling>(its.q)) {
+        // The tile's last KV tile is the run's before: on to the next tile.
+        place.words[1] += left;
+        place.words[2] -= left;
+        if (place.words[1] >= this->tiles(its.q) * each) {
+          place.words[0] = this->next_cut(sequence + 1, longest);
+          place.words[1] = 0;
         }
       }
-      int through = own;
-#pragma unroll
-      for (int lanes = 1; lanes < 32; lanes *= 2) {
-        const int below = __shfl_up_sync(kAll, through, lanes);
-        if (lane >= lanes) through += below;
-      }
-      const int begin = before + through - own;
-      const u32 here = __ballot_sync(kAll, own > 0 && target >= begin && target < begin + own);
-      if (here != 0) {
-        const int finder = __ffs(static_cast<int>(here)) - 1;
-        place.words[0] = __shfl_sync(kAll, sequence, finder);
-        place.words[1] = target - __shfl_sync(kAll, begin, finder);
-        own = __shfl_sync(kAll, own, finder);
-        steps_ticks = __shfl_sync(kAll, steps_ticks, finder);
-        const int of_tile = place.words[1] - quotient(place.words[1], steps_ticks + kTileTicks) *
-                                                 (steps_ticks + kTileTicks);
-        const int step = step_ticks<Tiling>(this->rows(place.words[0]));
-        if (of_tile > steps_ticks - step) {
-          // The tile's last KV tile is the run's before: on to the next tile.
-          const int skipped = steps_ticks + kTileTicks - of_tile;
-          place.words[1] += skipped;
-          place.words[2] -= skipped;
-          if (place.words[1] >= own) {
-            place.words[0] = this->next_cut(place.words[0] + 1, longest);
-            place.words[1] = 0;
-          }
-        }
-        return place;
-      }
-      before += __shfl_sync(kAll, through, 31);
-    }
-    place.words[2] = 0;
+      return true;
+    });
     return place;
   }
 };
@@ -271,14 +250,9 @@ struct CutTileList : SequenceTileList<Config, Mask, Arguments, Params, Tiling> {
     const int begin = offset - place * tile_ticks;  // ticks of the tile that runs before have
     const int tiles_of_head = Tiling::tiles(its.q, arguments);
     const int head = quotient(place, tiles_of_head);
-    const SequenceTile tile{sequence,
-                            this->row_begin(sequence),
-                            this->key_begin(sequence),
-                            its,
-                            head,
-                            place - head * tiles_of_head,
-                            kWhole};
-    WorkTile work = tile_of_sequence<Config, Mask>(tile, *this, params);
+    WorkTile work = tile_of_sequence<Config, Mask>(
+        line.tile_of(sequence, head, place - head * tiles_of_head), *this, params);
+    work.partition = kWhole;
     const int first = quotient(begin + step - 1, step);
     const int end = min(quotient(begin + left + step - 1, step), steps);
     if (first > 0 || end < steps) {
@@ -309,17 +283,9 @@ struct CutTileList : SequenceTileList<Config, Mask, Arguments, Params, Tiling> {
 };
 
 /// The list of a launch of sequences that differ in length.
-template <bool kCuts, class... Types>
-struct SequenceTileListFor {
-  using Type = SequenceTileList<Types...>;
-};
-template <class... Types>
-struct SequenceTileListFor<true, Types...> {
-  using Type = CutTileList<Types...>;
-};
 template <class Config, class... Types>
 using SequenceTileListOf =
-    typename SequenceTileListFor<cuts_tiles<Config>(), Config, Types...>::Type;
+    Either<cuts_tiles<Config>(), CutTileList<Config, Types...>, SequenceTileList<Config, Types...>>;
 
 /// One warp finds what is cut, before the CTA's threads meet.
 template <class Config, class Mask, class Memory, class Arguments, class Params>

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the parts of cut work tiles lie in the workspace, which an attention that cuts long tiles
-// (common/cuts.cuh) and its merge tell each other: as many as there are CTAs, whatever the batch.
+// Where the parts of cut work tiles lie in the workspace, which an attention that cuts tiles
+// (common/cuts.cuh, common/work_runs.cuh) and its merge tell each other: as many as there are CTAs,
+// whatever the batch.
 #pragma once
 
 #include "common/ptx.cuh"
 
 namespace attnjit {
 
-/// Whether launches may cut the long work tiles of sequences that differ in length, each where the
-/// device finds it best. The plan says so of some configurations alone.
+/// Whether launches may cut work tiles: the long ones of sequences that differ in length, each
+/// where the device finds it best, and otherwise wherever a run of KV tiles ends
+/// (common/work_runs.cuh). The plan says so of some configurations alone.
 template <class Config>
 constexpr bool cuts_tiles() {
   return requires { Config::kCuts; };

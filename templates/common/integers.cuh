@@ -17,4 +17,16 @@ ATTNJIT_DEVICE int quotient(int a, int b) {
 /// A word with its `count` lowest bits set; none below 0, all from 32 on.
 ATTNJIT_DEVICE u32 low_bits(int count) { return ~shift_left(~0u, max(count, 0)); }
 
+/// One of two types.
+template <bool kFirst, class First, class>
+struct EitherOf {
+  using Type = First;
+};
+template <class First, class Second>
+struct EitherOf<false, First, Second> {
+  using Type = Second;
+};
+template <bool kFirst, class First, class Second>
+using Either = typename EitherOf<kFirst, First, Second>::Type;
+
 }  // namespace attnjit

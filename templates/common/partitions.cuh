@@ -7,15 +7,9 @@
 #include "common/integers.cuh"
 #include "common/mask.cuh"
 #include "common/run_marks.cuh"
+#include "common/sequence_lengths.cuh"
 
 namespace attnjit {
-
-/// How long a sequence is.
-struct Lengths {
-  int q, kv;
-  /// q_idx of position 0.
-  ATTNJIT_DEVICE int first_q_idx() const { return kv - q; }
-};
 
 /// Those that share the work of a grid, CTAs or clusters of them: how many there are, and which one
 /// this is.

@@ -73,6 +73,16 @@ ATTNJIT_DEVICE float warp_sum(float x) {
   return x;
 }
 
+/// shfl.sync.up: the sum of a lane's value and those of the lanes before.
+ATTNJIT_DEVICE int warp_sum_through(int x, int lane) {
+#pragma unroll
+  for (int lanes = 1; lanes < 32; lanes *= 2) {
+    const int below = __shfl_up_sync(0xffffffffu, x, static_cast<u32>(lanes));
+    if (lane >= lanes) x += below;
+  }
+  return x;
+}
+
 /// The value, unknown to the compiler: what is computed from it is computed after here, and not
 /// kept in registers from before. Emits nothing.
 ATTNJIT_DEVICE u32 opaque(u32 value) {

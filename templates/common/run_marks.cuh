@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel that deals out runs (common/work_runs.cuh, common/sequence_runs.cuh) and its merge
-// tell each other.
+// What a kernel that deals out runs of sequences (common/sequence_runs.cuh) and its merge tell each
+// other.
 #pragma once
 
 #include "common/ptx.cuh"
 
 namespace attnjit {
 
-/// Whether launches of several partitions may deal out runs: then partitions are the parts that a
-/// work tile may have. The plan says so of some configurations alone.
+/// Whether launches may deal out runs of sequences that differ in kv_len: partitions are then the
+/// parts that a work tile may have. The plan says so of some configurations alone.
 template <class Config>
 constexpr bool deals_runs() {
   return requires { Config::kRuns; };
 }
 
-/// Whether these are over sequences whose heads have keys of their own, as a decode's: a team has a
-/// CTA for each (common/sequence_runs.cuh).
+/// Whether their heads have keys of their own, as a decode's: a team has a CTA for each.
 template <class Config>
 constexpr bool deals_head_runs() {
   return requires { Config::kHeadRuns; };
@@ -41,8 +40,8 @@ ATTNJIT_DEVICE bool joins(const Arguments& arguments) {
 /// Then WorkTile::partition is that of the part, and this.
 constexpr int kJoined = 1 << 16;
 
-/// Of runs over sequences (common/sequence_runs.cuh): whether a launch asks how long these are, and
-/// deals out runs if they differ. Where its partitions are the even parts it does neither.
+/// Whether a launch asks how long its sequences are, and deals out runs if they differ. Where its
+/// partitions are the even parts it does neither.
 template <class Arguments>
 ATTNJIT_DEVICE bool asks_lengths(const Arguments& arguments) {
   return arguments.partitions > arguments.even_parts;

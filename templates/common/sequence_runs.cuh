@@ -56,13 +56,9 @@ struct SequenceRuns : SequenceLengths<Config, true, Arguments> {
   ATTNJIT_DEVICE int teams() const { return quotient(workers<Config>(), tiles()); }
   ATTNJIT_DEVICE int team() const { return quotient(worker<Config>(), tiles()); }
 
-  ATTNJIT_DEVICE Lengths lengths(int sequence) const {
-    const int rows = this->rows(sequence);
-    return {rows, this->keys(sequence, rows)};
-  }
   /// The KV tiles that some row of a sequence reaches.
   ATTNJIT_DEVICE KvTiles reached(int sequence) const {
-    const Lengths its = lengths(sequence);
+    const Lengths its = this->lengths(sequence);
     const KvRange reach = reach_of<Config, Mask>(its.first_q_idx(), its.kv - 1, its.kv, params);
     if (reach.empty()) return {0, 0};
     const KvTiles reached{reach.begin / Config::kTileN, (reach.end - 1) / Config::kTileN + 1};
@@ -95,10 +91,9 @@ struct SequenceRuns : SequenceLengths<Config, true, Arguments> {
   ATTNJIT_DEVICE int even_tiles(int parts) const {
     return arguments.batch * parts * this->tiles() * (joins<Config>(arguments) ? 2 : 1);
   }
-  ATTNJIT_DEVICE WorkTile tile_of(int sequence, int rank) const {
-    const SequenceTile tile{sequence,          this->row_begin(sequence), this->key_begin(sequence),
-                            lengths(sequence), kHeads ? rank : 0,         kHeads ? 0 : rank};
-    return tile_of_sequence<Config, Mask>(tile, *this, params);
+  ATTNJIT_DEVICE WorkTile work_tile(int sequence, int rank) const {
+    return tile_of_sequence<Config, Mask>(
+        this->tile_of(sequence, kHeads ? rank : 0, kHeads ? 0 : rank), *this, params);
   }
 };
 
@@ -185,33 +180,19 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
     return 0.6f * static_cast<float>(even) <= static_cast<float>(length) + 2.5f;
   }
 
-  /// Calls visit(sequence, begin, units) of each sequence, a lane each: `begin` is its first unit.
-  /// Of a lane without a sequence there are none.
   template <class Visit>
-  ATTNJIT_DEVICE void for_each(const Visit& visit) const {
-    int before = -kBetween;
-#pragma unroll 1
-    for (int first = 0; first < arguments.batch; first += 32) {
-      const int sequence = first + lane;
-      const int units = sequence < arguments.batch ? this->units_of(sequence) : 0;
-      // This lane's, and those of the lanes before.
-      int through = units > 0 ? kBetween + units : 0;
-#pragma unroll
-      for (int lanes = 1; lanes < 32; lanes *= 2) {
-        const int below = __shfl_up_sync(kAll, through, lanes);
-        if (lane >= lanes) through += below;
-      }
-      visit(sequence, before + through - units, units);
-      before += __shfl_sync(kAll, through, 31);
-    }
+  ATTNJIT_DEVICE void walk(const Visit& visit) const {
+    this->walk_line(
+        kBetween, lane, [&](int sequence) { return this->units_of(sequence); }, visit);
   }
 
   /// The most parts that runs of a length leave a sequence.
   ATTNJIT_DEVICE int most_parts(int length) const {
     int most = 0;
-    for_each([&](int, int begin, int units) {
-      if (units == 0) return;
-      most = max(most, quotient(begin + units - 1, length) - quotient(begin, length) + 1);
+    walk([&](int, int begin, int units) {
+      const int parts = quotient(begin + units - 1, length) - quotient(begin, length) + 1;
+      if (units > 0) most = max(most, parts);
+      return false;
     });
     return __reduce_max_sync(kAll, most);
   }
@@ -220,14 +201,15 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
   ATTNJIT_DEVICE ListPlace begin_of_run(int length) const {
     const int target = this->team() * length;
     ListPlace place{{0, arguments.batch, length, length}};
-    for_each([&](int sequence, int begin, int units) {
+    walk([&](int sequence, int begin, int units) {
       const bool within = target >= begin - kBetween && target < begin + units;
       const u32 here = __ballot_sync(kAll, units > 0 && within);
-      if (here == 0) return;
+      if (here == 0) return false;
       const int finder = __ffs(static_cast<int>(here)) - 1;
       place.words[0] = __shfl_sync(kAll, begin, finder);
       place.words[1] = __shfl_sync(kAll, sequence, finder);
       place.words[2] = length - max(place.words[0] - target, 0);
+      return true;
     });
     return place;
   }
@@ -275,7 +257,7 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
     const int parts = left;
     const bool joined = joins<Config>(arguments);
     const auto [of, part, rank] = this->even_tile(joined ? begin >> 1 : begin, parts);
-    WorkTile work = this->tile_of(of, rank);
+    WorkTile work = this->work_tile(of, rank);
     const KvTiles reached = reached_by(work);
     const int units = this->units_of(reached);
     int each = quotient(units + parts - 1, parts);
@@ -303,7 +285,7 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
 
   ATTNJIT_DEVICE WorkTile tile_of_run() {
     const int team = this->team();
-    WorkTile work = this->tile_of(sequence, worker<Config>() - team * this->tiles());
+    WorkTile work = this->work_tile(sequence, worker<Config>() - team * this->tiles());
     const KvTiles reached = reached_by(work);
     const int units = this->units_of(reached);
     const int cut = (team + 1) * length - left - begin;  // units that the runs before have

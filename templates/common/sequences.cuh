@@ -7,21 +7,8 @@
 #include "common/list_place.cuh"
 #include "common/near_heads.cuh"
 #include "common/partitions.cuh"
-#include "common/sequence_lengths.cuh"
-#include "common/tile_kinds.cuh"
 
 namespace attnjit {
-
-/// A query tile of a sequence, or the part of one that is a partition's.
-struct SequenceTile {
-  int batch;
-  int q_begin;   ///< ragged: the sequence's first row in q and o
-  int kv_begin;  ///< ragged_kv: its first row in k and v
-  Lengths lengths;
-  int head;  ///< of heads that share tiles the group's number
-  int rank;  ///< of the head's tiles, from the last rows to the first
-  int partition = 0;
-};
 
 /// Walks a CTA's share of the grid: every gridDim.x-th tile of all the sequences', or, where the
 /// launch has words for that (Arguments::claims), those that it claims. Sequences come in their
@@ -55,7 +42,7 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   using Base = SequenceLengths<Config, Tiling::kKvLens, Arguments>;
   using Base::arguments;
 
-  static constexpr bool kClaims = requires(const Arguments& launch) { launch.claims; };
+  static constexpr bool kClaims = claims_tiles<Arguments>();
   static_assert(!kClaims || Config::kCluster == 1, "a CTA claims for itself alone");
   /// Whether some sequences' tiles may be cut, which are then none of the list.
   static constexpr bool kCuts = cuts_tiles<Config>();
@@ -148,12 +135,7 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     const int place = index - begin;
     const int winner = __ffs(static_cast<int>(__ballot_sync(kAll, place < sum))) - 1;
     const int before = winner == 0 ? 0 : __shfl_sync(kAll, sum, winner - 1);
-    SequenceTile work;
-    work.batch = first + winner;
-    work.q_begin = this->row_begin(work.batch);
-    work.lengths.q = this->rows(work.batch);
-    work.kv_begin = this->key_begin(work.batch);
-    work.lengths.kv = this->keys(work.batch, work.lengths.q);
+    SequenceTile work = this->tile_of(first + winner, 0, 0);
     int tile = place - before;  // of the sequence's
     if constexpr (kCuts) {
       work.partition = kWhole;
@@ -306,11 +288,7 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
             parts_of<Config, Mask>({rows, this->keys(sequence, rows)}, arguments, params).count();
       }
     }
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-      const int below = __shfl_up_sync(kAll, sum, static_cast<u32>(distance));
-      if (lane >= distance) sum += below;
-    }
+    sum = warp_sum_through(sum, lane);
   }
 
   /// To the CTA's last tile, of which no sequences are behind those at hand.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of a CTA where a launch may deal out runs of KV tiles: as many to each CTA, next to one
-// another, wherever that cuts a work tile.
+// The work of a CTA where a launch of sequences of one length deals out runs of KV tiles: as many
+// to each CTA, next to one another, wherever that cuts a work tile.
 #pragma once
 
 #include "common/work_tiles.cuh"
@@ -24,8 +24,7 @@ ATTNJIT_DEVICE int units_of(const WorkTile& work) {
   return max(work.tile_end - work.tile_begin, 1);
 }
 
-/// The run of this CTA. A whole warp. Runs are so long that no tile is cut into more parts than the
-/// launch has partitions.
+/// The run of this CTA. A whole warp.
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE Run find_run(const Arguments& arguments, const Params& params, int lane) {
   constexpr u32 kAll = 0xffffffffu;
@@ -36,27 +35,15 @@ ATTNJIT_DEVICE Run find_run(const Arguments& arguments, const Params& params, in
   const int each = quotient(arguments.m_tiles + 31, 32);
   const int begin = lane * each;
   const int end = min(begin + each, arguments.m_tiles);
-  int own = 0, longest = 0;
+  int own = 0;
 #pragma unroll 1
-  for (int rank = begin; rank < end; ++rank) {
-    const int of_tile = units(rank);
-    own += of_tile;
-    longest = max(longest, of_tile);
-  }
-  int through = own;  // this lane's, and those of the lanes before
-#pragma unroll 1
-  for (int lanes = 1; lanes < 32; lanes *= 2) {
-    const int before = __shfl_up_sync(kAll, through, lanes);
-    if (lane >= lanes) through += before;
-    longest = max(longest, __shfl_xor_sync(kAll, longest, lanes));
-  }
+  for (int rank = begin; rank < end; ++rank) own += units(rank);
+  const int through = warp_sum_through(own, lane);
   const int of_head = __shfl_sync(kAll, through, 31);
   const int all = quotient(arguments.total_tiles, arguments.m_tiles) * of_head;
 
   Run run;
-  // NOTE: a tile that is cut n times has n - 1 whole runs, and a unit at least on either side.
-  run.length = max(quotient(all + workers<Config>() - 1, workers<Config>()),
-                   quotient(longest - 1 + arguments.partitions - 2, arguments.partitions - 1));
+  run.length = quotient(all + workers<Config>() - 1, workers<Config>());
   run.first = worker<Config>() * run.length;
   run.units = min(all - run.first, run.length);
   run.head = quotient(run.first, of_head);
@@ -67,13 +54,21 @@ ATTNJIT_DEVICE Run find_run(const Arguments& arguments, const Params& params, in
 #pragma unroll 1
     for (int of_tile; cut >= (of_tile = units(rank)); ++rank) cut -= of_tile;
   }
+  if (elect_one()) {
+    const CutTable<Config::kTileM> table{arguments.partitions};
+    if (run.units > 0) arguments.partial_lse[table.parts(worker<Config>())] = 0;
+    const int runs = quotient(all - 1, run.length) + 1;
+    if (run.first == 0) {
+      arguments.partial_lse[table.runs()] = __uint_as_float(static_cast<u32>(runs));
+    }
+  }
   const int finder = __ffs(static_cast<int>(__ballot_sync(kAll, mine))) - 1;
   run.rank = __shfl_sync(kAll, rank, finder);
   run.cut = __shfl_sync(kAll, cut, finder);
   return run;
 }
 
-/// A CTA's run as work tiles. Which part of its tile a piece of the run is the tile says.
+/// A CTA's run as work tiles: parts of them lie in its slots (common/cut_table.cuh).
 template <class Config, class Mask, class Arguments, class Params>
 struct RunList {
   const Arguments& arguments;
@@ -98,16 +93,17 @@ struct RunList {
     WorkTile work = tile_of_head<Config, Mask>(run.head, run.rank, arguments, params);
     const int units = units_of(work);
     taken = min(units - run.cut, run.units);
-    work.partition = kWhole;
     if (taken == units) return work;
     work.tile_end -= run.cut;
     work.tile_begin = work.tile_end - taken;
-    const int first = run.first - run.cut;
-    const int first_run = quotient(first, run.length);
-    work.partition = worker<Config>() - first_run;
-    if (work.partition > 0) return work;
-    const int last_run = quotient(first + units - 1, run.length);
-    work.partition = first_of_parts(last_run - first_run + 1);
+    const bool first = run.cut == 0;
+    work.partition = cut_slot(worker<Config>(), first);
+    if (first) {
+      const int parts = quotient(run.first + units - 1, run.length) - worker<Config>() + 1;
+      const CutTable<Config::kTileM> table{arguments.partitions};
+      arguments.partial_lse[table.parts(worker<Config>())] =
+          __uint_as_float(static_cast<u32>(parts));
+    }
     return work;
   }
 };

@@ -292,6 +292,7 @@ ATTNJIT_DEVICE WorkTile tile_of_head(int of_heads, int rank, const Arguments& ar
   WorkTile work;
   work.batch = quotient(of_heads, heads_of_batch);
   work.head = first_head_of<Config>(of_heads - work.batch * heads_of_batch);
+  if constexpr (cuts_tiles<Config>()) work.partition = kWhole;
   const int past_first = max(rank + 1 - arguments.first_tiles, 0);
   const int past_second = max(rank + 1 - arguments.second_tiles, 0);
   const int groups = groups_of<Config>(rows_of_positions<Config>(arguments.q_len));
@@ -323,15 +324,18 @@ ATTNJIT_DEVICE WorkTile tile_of_head(int of_heads, int rank, const Arguments& ar
 /// place after its last one: taking the same, it might always get a head's tile that is not full,
 /// or never. Heads come one after the other; but where tiles differ in height those of one rank
 /// come together, the tall ones first.
+///
+/// Where the launch has several partitions it takes every gridDim.x-th part of a tile. A tile's
+/// parts are neighbours.
 template <class Config, class Mask, class Arguments, class Params>
 struct WorkList {
   const Arguments& arguments;
   const Params& params;
-  int unit;             ///< a pair; from paired_units on, a place in a round of the tail
+  int unit;  ///< a pair; from paired_units on, a place in a round of the tail; or a tile's part
   bool second = false;  ///< at the shorter tile of a pair; in the tail: in a round dealt fro
   int to_wrap = workers<Config>() - 1 - worker<Config>();  ///< rounds until its turn is the first
 
-  ATTNJIT_DEVICE WorkList(const Arguments& launch, const Params& user)
+  ATTNJIT_DEVICE WorkList(const Arguments& launch, const Params& user, int = 0)
       : arguments(launch), params(user), unit(worker<Config>()) {}
 
   ATTNJIT_DEVICE ListPlace place() const { return {{unit, second, to_wrap, 0}}; }
@@ -342,10 +346,22 @@ struct WorkList {
   }
 
   ATTNJIT_DEVICE bool done() const {
+    if constexpr (kParts) {
+      // NOTE: divided first: all the partitions of all the tiles, which the launch counts, are an
+      // int.
+      const int tiles = quotient(arguments.total_tiles, arguments.partitions);
+      if (split()) return unit >= tiles * parts().count();
+    }
     if (!pairs()) return unit >= arguments.total_tiles;
     return unit >= arguments.paired_units && tail_tile() >= tail_tiles();
   }
   ATTNJIT_DEVICE void advance() {
+    if constexpr (kParts) {
+      if (split()) {
+        unit += workers<Config>();
+        return;
+      }
+    }
     if (pairs()) {
       const bool tail = unit >= arguments.paired_units;
       // With an odd number of tiles the longest is a pair by itself.
@@ -364,6 +380,9 @@ struct WorkList {
   }
 
   ATTNJIT_DEVICE WorkTile tile() const {
+    if constexpr (kParts) {
+      if (split()) return tile_of_part();
+    }
     int of_heads, rank;
     if (pairs()) {
       const int pairs = pairs_of_head();
@@ -399,6 +418,22 @@ struct WorkList {
   }
 
  private:
+  /// Runs are a list of their own (common/work_runs.cuh).
+  static constexpr bool kParts = Config::kSplit && !cuts_tiles<Config>();
+  ATTNJIT_DEVICE bool split() const { return arguments.partitions > 1; }
+  /// Of each tile.
+  ATTNJIT_DEVICE PartRange parts() const {
+    return parts_of<Config, Mask>({arguments.q_len, arguments.kv_len}, arguments, params);
+  }
+  ATTNJIT_DEVICE WorkTile tile_of_part() const {
+    const PartRange parts = this->parts();
+    const int tile = quotient(unit, parts.count());
+    const int of_heads = quotient(tile, arguments.m_tiles);
+    WorkTile work = tile_of_head<Config, Mask>(of_heads, tile - of_heads * arguments.m_tiles,
+                                               arguments, params);
+    work.partition = parts.begin + unit - tile * parts.count();
+    return part_of<Config>(work, arguments);
+  }
   ATTNJIT_DEVICE bool pairs() const { return Config::kPairTiles && arguments.paired_units >= 0; }
   ATTNJIT_DEVICE int heads() const { return quotient(arguments.total_tiles, arguments.m_tiles); }
   ATTNJIT_DEVICE int pairs_of_head() const { return (arguments.m_tiles + 1) >> 1; }
@@ -435,65 +470,5 @@ ATTNJIT_DEVICE Arguments numbers_read_anew(Arguments launch) {
   if constexpr (requires { launch.partitions; }) read(launch.partitions);
   return launch;
 }
-
-/// As WorkList, where the keys may be split: a CTA then takes every gridDim.x-th part of a tile. A
-/// tile's parts are neighbours.
-template <class Config, class Mask, class Arguments, class Params>
-struct PartList {
-  WorkList<Config, Mask, Arguments, Params> whole;  ///< where there is one partition
-  PartRange parts;                                  ///< of each tile
-  int unit;                                         ///< a part of a tile
-
-  ATTNJIT_DEVICE PartList(const Arguments& launch, const Params& user)
-      : whole(launch, user),
-        parts(parts_of<Config, Mask>({launch.q_len, launch.kv_len}, launch, user)),
-        unit(worker<Config>()) {}
-
-  ATTNJIT_DEVICE ListPlace place() const {
-    ListPlace at = whole.place();
-    at.words[3] = unit;
-    return at;
-  }
-  ATTNJIT_DEVICE void resume(const ListPlace& at) {
-    whole.resume(at);
-    unit = at.words[3];
-  }
-
-  ATTNJIT_DEVICE bool done() const {
-    // NOTE: divided first: all the partitions of all the tiles, which the launch counts, are an
-    // int.
-    const int tiles = quotient(whole.arguments.total_tiles, whole.arguments.partitions);
-    return split() ? unit >= tiles * parts.count() : whole.done();
-  }
-  ATTNJIT_DEVICE void advance() {
-    if (!split()) whole.advance();
-    unit += workers<Config>();
-  }
-  ATTNJIT_DEVICE WorkTile tile() const {
-    if (!split()) return whole.tile();
-    const Arguments& arguments = whole.arguments;
-    const int tile = quotient(unit, parts.count());
-    const int of_heads = quotient(tile, arguments.m_tiles);
-    WorkTile work = tile_of_head<Config, Mask>(of_heads, tile - of_heads * arguments.m_tiles,
-                                               arguments, whole.params);
-    work.partition = parts.begin + unit - tile * parts.count();
-    return part_of<Config>(work, arguments);
-  }
-
- private:
-  ATTNJIT_DEVICE bool split() const { return whole.arguments.partitions > 1; }
-};
-
-template <bool kSplit, class... Types>
-struct ListOf {
-  using Type = WorkList<Types...>;
-};
-template <class... Types>
-struct ListOf<true, Types...> {
-  using Type = PartList<Types...>;
-};
-/// The list that a launch of sequences of one length walks.
-template <class Config, class... Types>
-using WorkListOf = typename ListOf<Config::kSplit, Config, Types...>::Type;
 
 }  // namespace attnjit

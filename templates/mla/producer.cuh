@@ -150,17 +150,10 @@ struct BoxCopies {
   }
 };
 
-template <bool kWidened, class... Types>
-struct RowCopiesOf {
-  using Type = RowCopies<Types...>;
-};
-template <class... Types>
-struct RowCopiesOf<true, Types...> {
-  using Type = WideningCopies<Types...>;
-};
 /// Those of a kernel whose threads copy K.
-template <class Config, class Mask, class Arguments>
-using ThreadCopies = typename RowCopiesOf<TilesOf<Config>::kWidened, Config, Mask, Arguments>::Type;
+template <class Config, class... Types>
+using ThreadCopies = Either<TilesOf<Config>::kWidened, WideningCopies<Config, Types...>,
+                            RowCopies<Config, Types...>>;
 
 /// The producer's warp that loads Q in launches where no CTA has a second query tile
 /// (Producer::load_q_at_once()). Two others load boxes of K.
@@ -339,7 +332,7 @@ struct Producer {
       walk(SequenceTileList<Config, Mask, Arguments, Params, ListTiling<Config>>(arguments, params,
                                                                                  lane));
     } else {
-      walk(WorkListOf<Config, Mask, Arguments, Params>(arguments, params));
+      walk(WorkList<Config, Mask, Arguments, Params>(arguments, params));
     }
   }
 };

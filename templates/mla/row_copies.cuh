@@ -29,15 +29,6 @@ struct PagedRows {
   }
 };
 
-template <bool kListed, class... Types>
-struct RowsOf {
-  using Type = PagedRows<Types...>;
-};
-template <class... Types>
-struct RowsOf<true, Types...> {
-  using Type = ListedRows<Types...>;
-};
-
 /// Copies of KV tiles row by row, where a page does not hold whole boxes of TMA, or lists name the
 /// rows. One of the producer's four warps, or of the two that have K or V: a lane finds where a row
 /// of a tile lies, and eight lanes copy a row of a block of columns, 16 bytes each, by cp.async
@@ -48,7 +39,8 @@ struct RowsOf<true, Types...> {
 template <class Config, class Mask, class Arguments>
 struct RowCopies {
   using Tiles = TilesOf<Config>;
-  using Rows = typename RowsOf<(Config::kTopk > 0), Config, Mask, Arguments>::Type;
+  using Rows = Either<(Config::kTopk > 0), ListedRows<Config, Mask, Arguments>,
+                      PagedRows<Config, Mask, Arguments>>;
   static constexpr int kRows = Config::kTileN / kTileCopyWarps<Config>;  // of a tile, a warp's
 
   const TileMemory<Config>& smem;

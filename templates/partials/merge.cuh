@@ -113,6 +113,41 @@ ATTNJIT_DEVICE long long positions_of(const Arguments& arguments) {
   return arguments.rows_per_head;
 }
 
+/// What the LSEs of a row's parts come to, with a sink and with what O and LSE held before.
+template <class Config>
+struct RowWeights {
+  float top;         ///< the greatest of them all
+  float sum, total;  ///< of their weights; and with the sink's
+  float scale;       ///< by which a part's weight is its factor
+
+  /// A warp. `first_lse`: the lane's; lse_of(part): of those from 32 on.
+  template <class LseOf, class Arguments>
+  ATTNJIT_DEVICE RowWeights(float first_lse, int parts, int lane, const LseOf& lse_of,
+                            float old_lse, float sink, const Arguments& arguments) {
+    top = first_lse;
+#pragma unroll 1
+    for (int first = 32; first < parts; first += 32) top = fmaxf(top, lse_of(first + lane));
+    top = fmaxf(warp_max(top), old_lse);
+    if constexpr (Config::kLseIncludesSink) top = fmaxf(top, sink);
+    sum = weight(first_lse);
+#pragma unroll 1
+    for (int first = 32; first < parts; first += 32) sum += weight(lse_of(first + lane));
+    sum = warp_sum(sum) + weight(old_lse);
+    total = sum + weight(sink);
+    scale = nothing() ? 0.0f : reciprocal_approx(total);
+    if constexpr (Config::kOutputBytes == 1) scale /= arguments.output_scale[0];
+  }
+  ATTNJIT_DEVICE bool nothing() const { return top == -infinity(); }
+  ATTNJIT_DEVICE float weight(float lse) const {
+    return nothing() ? 0.0f : exp2_approx((finite<Config>(lse) - finite<Config>(top)) * kLog2e);
+  }
+  ATTNJIT_DEVICE float factor(float lse) const { return weight(lse) * scale; }
+  ATTNJIT_DEVICE float lse() const {
+    const float shown = Config::kLseIncludesSink ? total : sum;
+    return shown == 0.0f ? -infinity() : top + kLn2 * log2_approx(shown);
+  }
+};
+
 /// A warp merges row after row of the partials, of which there are `partitions`, into `o`; with
 /// kAccumulate what o and lse hold is one more. Rows are numbered as LSE is: batch, head, position;
 /// partial_o is packed as [partition, batch, position, head, depth]. kBatch parts are loaded
@@ -195,32 +230,11 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
       if (!runs && mark != kEvenParts) return;
     }
 
-    float top = first_lse;
-#pragma unroll 1
-    for (int first = 32; first < parts; first += 32) {
-      top = fmaxf(top, lse_of(first + lane));
-    }
-    top = warp_max(top);
     float old_lse = -infinity();
     if constexpr (Config::kAccumulate) old_lse = arguments.lse[row];
     float sink = -infinity();
     if constexpr (Config::kSink) sink = arguments.sink[place.head];
-    top = fmaxf(top, old_lse);
-    if constexpr (Config::kLseIncludesSink) top = fmaxf(top, sink);
-    const bool nothing = top == -infinity();
-    const auto weight = [&](float lse) {
-      return nothing ? 0.0f : exp2_approx((finite<Config>(lse) - finite<Config>(top)) * kLog2e);
-    };
-
-    float sum = weight(first_lse);
-#pragma unroll 1
-    for (int first = 32; first < parts; first += 32) {
-      sum += weight(lse_of(first + lane));
-    }
-    sum = warp_sum(sum) + weight(old_lse);
-    const float total = sum + weight(sink);
-    float scale = nothing ? 0.0f : reciprocal_approx(total);
-    if constexpr (Config::kOutputBytes == 1) scale /= arguments.output_scale[0];
+    const RowWeights<Config> weights(first_lse, parts, lane, lse_of, old_lse, sink, arguments);
 
     FloatPair merged[kLaneUnits][2] = {};
     const auto add = [&](float factor, const FloatPair(&pairs)[kLaneUnits][2]) {
@@ -234,7 +248,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
       }
     };
     if constexpr (Config::kAccumulate) {
-      const float factor = weight(old_lse) * scale;
+      const float factor = weights.factor(old_lse);
       FloatPair pairs[kLaneUnits][2];
 #pragma unroll
       for (int i = 0; i < kLaneUnits; ++i) {
@@ -249,7 +263,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
 #pragma unroll 1
     for (int first = 0; first < parts; first += 32) {
       const int own = first + lane;
-      const float own_factor = weight(first == 0 ? first_lse : lse_of(own)) * scale;
+      const float own_factor = weights.factor(first == 0 ? first_lse : lse_of(own));
       // NOTE: where an LSE is NaN all factors are, also those of lanes that have no part.
       u32 left = __ballot_sync(0xffffffffu, own < parts && own_factor != 0.0f);
       if constexpr (kEarly > 0) {
@@ -283,12 +297,9 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
       if (unit < kUnits) store_merged_unit<Config>(o, unit, merged[i]);
     }
     if constexpr (Config::kReturnLse) {
-      const float shown = Config::kLseIncludesSink ? total : sum;
       // Every lane has read the row's old LSE before one writes the new.
       __syncwarp();
-      if (lane == 0) {
-        arguments.lse[row] = shown == 0.0f ? -infinity() : top + kLn2 * log2_approx(shown);
-      }
+      if (lane == 0) arguments.lse[row] = weights.lse();
     }
   };
 
@@ -450,30 +461,14 @@ ATTNJIT_DEVICE void merge_staged_rows(const Arguments& arguments) {
     if (whole || place.position >= positions) {
       await_copies();
     } else {
-      float top = first_lse;
-#pragma unroll 1
-      for (int first = 32; first < parts; first += 32) top = fmaxf(top, lse_of(first + lane));
-      top = warp_max(top);
       float sink = -infinity();
       if constexpr (Config::kSink) sink = arguments.sink[place.head];
-      if constexpr (Config::kLseIncludesSink) top = fmaxf(top, sink);
-      const bool nothing = top == -infinity();
-      const auto weight = [&](float lse) {
-        return nothing ? 0.0f : exp2_approx((finite<Config>(lse) - finite<Config>(top)) * kLog2e);
-      };
-      float sum = weight(first_lse);
-#pragma unroll 1
-      for (int first = 32; first < parts; first += 32) sum += weight(lse_of(first + lane));
-      sum = warp_sum(sum);
-      const float total = sum + weight(sink);
-      float scale = nothing ? 0.0f : reciprocal_approx(total);
-      if constexpr (Config::kOutputBytes == 1) scale /= arguments.output_scale[0];
-
+      const RowWeights<Config> weights(first_lse, parts, lane, lse_of, -infinity(), sink,
+                                       arguments);
       FloatPair merged = {};
 #pragma unroll 1
       for (int first = 0; first < parts; first += 32) {
-        const float lse = first == 0 ? first_lse : lse_of(first + lane);
-        const float own_factor = weight(lse) * scale;
+        const float own_factor = weights.factor(first == 0 ? first_lse : lse_of(first + lane));
         // NOTE: where an LSE is NaN all factors are, also those of lanes that have no part.
         u32 left = __ballot_sync(0xffffffffu, first + lane < parts && own_factor != 0.0f);
         if (first > 0 || !all_count) {
@@ -502,10 +497,7 @@ ATTNJIT_DEVICE void merge_staged_rows(const Arguments& arguments) {
         store_merged<Config>(arguments.o + place.o_bytes, column_pair, merged);
       }
       if constexpr (Config::kReturnLse) {
-        const float shown = Config::kLseIncludesSink ? total : sum;
-        if (thread == 0) {
-          arguments.lse[row] = shown == 0.0f ? -infinity() : top + kLn2 * log2_approx(shown);
-        }
+        if (thread == 0) arguments.lse[row] = weights.lse();
       }
     }
     row += gridDim.x;

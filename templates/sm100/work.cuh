@@ -334,12 +334,7 @@ ATTNJIT_DEVICE RaggedPlace find_ragged(const Arguments& arguments) {
       tiles =
           tiles_of<Config>(Sequences<Config, Arguments>{arguments}.rows(first + lane), arguments);
     }
-    int sum = tiles;  // of the lanes up to this one
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-      const int below = __shfl_up_sync(kAll, sum, static_cast<u32>(distance));
-      if (lane >= distance) sum += below;
-    }
+    const int sum = warp_sum_through(tiles, lane);
     const u32 past = __ballot_sync(kAll, rank < sum);
     if (past != 0) {
       const int winner = __ffs(static_cast<int>(past)) - 1;
@@ -584,21 +579,9 @@ struct AnnouncedList {
   ATTNJIT_DEVICE SaidWork<Config> said() const { return {smem.work_slot(slot())}; }
 };
 
-template <bool kAnnounced, bool kOneWorkTile, bool kWarp, class Config, class... Types>
-struct ChooseList {
-  using Type = WorkList<Config, Types...>;
-};
-template <bool kWarp, class Config, class... Types>
-struct ChooseList<true, false, kWarp, Config, Types...> {
-  using Type = AnnouncedList<Config, kWarp>;
-};
-template <bool kWarp, class Config, class... Types>
-struct ChooseList<false, true, kWarp, Config, Types...> {
-  using Type = OnlyWork<Config>;
-};
 /// The list that a role walks which is a warp (kWarp), or one thread.
 template <bool kWarp, class Config, class... Types>
-using ListOf =
-    typename ChooseList<Config::kAnnounced, Config::kOneWorkTile, kWarp, Config, Types...>::Type;
+using ListOf = Either<Config::kAnnounced, AnnouncedList<Config, kWarp>,
+                      Either<Config::kOneWorkTile, OnlyWork<Config>, WorkList<Config, Types...>>>;
 
 }  // namespace attnjit::sm100

@@ -25,33 +25,26 @@ struct SoftmaxOf<Config, true> : OriginSoftmax<Config, kRowScales<Config>> {};
 /// A yes or no of a warp. NOTE: where registers lack beside scales of keys, a number that is
 /// unknown to the compiler. Bools ptxas kept in vector registers, which lack there, and spilled 38
 /// to 50 bytes.
-template <bool kNumber>
 struct WarpFlag {
-  using Type = bool;
-};
-template <>
-struct WarpFlag<true> {
-  struct Type {
-    u32 value;
-    ATTNJIT_DEVICE void operator=(bool yes) { value = opaque(yes); }
-    ATTNJIT_DEVICE operator bool() const { return value != 0; }
-  };
+  u32 value;
+  ATTNJIT_DEVICE void operator=(bool yes) { value = opaque(yes); }
+  ATTNJIT_DEVICE operator bool() const { return value != 0; }
 };
 template <class Config>
-using WarpFlagOf = typename WarpFlag<places_rows_anew<Config>()>::Type;
+using WarpFlagOf = Either<places_rows_anew<Config>(), WarpFlag, bool>;
 
 /// A consumer's rows of one work tile, and what they have come to so far. KV tiles are walked from
 /// the last to the first.
 template <class Config, class ScoreMod>
 struct QueryRows {
-  WorkTile work;                       ///< as announced: what the whole CTA walks
-  WorkTile own;                        ///< with the KV tiles that these rows see
-  KvRange core;                        ///< KV tiles inside it need no mask
-  int index;                           ///< the KV tile that is next
-  typename NoteOf<Config>::Type note;  ///< of the tile, where tiles are listed
-  typename NoteOf<Config>::Type next;  ///< of the one after it
-  WarpFlagOf<Config> turn;             ///< listed: it is not the first of the work tile
-  int first_row;                       ///< the first of the thread's two rows, which are 8 apart
+  WorkTile work;            ///< as announced: what the whole CTA walks
+  WorkTile own;             ///< with the KV tiles that these rows see
+  KvRange core;             ///< KV tiles inside it need no mask
+  int index;                ///< the KV tile that is next
+  NoteOf<Config> note;      ///< of the tile, where tiles are listed
+  NoteOf<Config> next;      ///< of the one after it
+  WarpFlagOf<Config> turn;  ///< listed: it is not the first of the work tile
+  int first_row;            ///< the first of the thread's two rows, which are 8 apart
   u32 q_address;
   ScoreTile scores;
   typename ScoreMod::State state[2];
@@ -75,7 +68,7 @@ template <class Config, class Mask, class ScoreMod, class Arguments, class Param
 struct Consumer {
   using Layout = LayoutOf<Config>;
   using Rows = QueryRows<Config, ScoreMod>;
-  using Note = typename NoteOf<Config>::Type;
+  using Note = NoteOf<Config>;
   using Scores = float[Config::kTileN / 2];
   using Bits = ColumnBits<Config::kTileN / 2>;
   /// Whether bits of a masked tile are found before there are scores, and not with them: of masks
@@ -665,7 +658,7 @@ struct Consumer {
     // take the warp for whole again. In the work tiles that follow it then kept of each lane what
     // is the same in all of them, and spilled 8 to 252 bytes: not of runs of one length, which were
     // faster without (docs/sm90.md).
-    constexpr bool kDenseRuns = deals_runs<Config>() && !kLengthsDiffer<Config>;
+    constexpr bool kDenseRuns = cuts_tiles<Config>() && !kLengthsDiffer<Config>;
     if constexpr (Config::kSplit && !kDenseRuns) __syncwarp();
     if constexpr (!kOwnO) {
       if (Config::kQStages == 1 || is_merged<Config>(arguments)) {

@@ -36,7 +36,8 @@
 //   const int* kv_bits; const u32* block_bits; int bit_blocks
 // and where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
-//   where Config::kCuts partitions are the runs that there is room for (common/cut_table.cuh)
+//   where Config::kCuts several partitions are the runs that there is room for, and of sequences of
+//   one length the CTAs (common/cut_table.cuh)
 // with int even_parts where Config::kHeadRuns (common/sequence_runs.cuh)
 // and where Config::kDebugWaits
 //   unsigned* wait_records
@@ -95,7 +96,9 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   if constexpr (Config::kOverlaps) await_prerequisites();
   if constexpr (deals_head_runs<Config>()) find_sequence_run<Config, Mask>(smem, arguments, params);
-  if constexpr (cuts_tiles<Config>()) find_cuts<Config, Mask>(smem, arguments, params);
+  if constexpr (cuts_tiles<Config>() && kLengthsDiffer<Config>) {
+    find_cuts<Config, Mask>(smem, arguments, params);
+  }
   __syncthreads();
 
   constexpr int kProducers = LayoutOf<Config>::kProducers;
@@ -113,22 +116,18 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
       }
     } else if (warp == 0) {
       using Copies = BoxCopies<Config, Arguments>;
+      using List =
+          Either<LayoutOf<Config>::kKvLens, SequenceTileListOf<Config, Mask, Arguments, Params>,
+                 WarpWorkList<Config, Mask, Arguments, Params>>;
       if constexpr (kListsBoxes<Config>) {
-        using List = WarpWorkList<Config, Mask, Arguments, Params>;
         WarpProducer<Config, Mask, TileCopies<Config, Arguments>, List, Arguments, Params>{
             smem, arguments, params, {smem, arguments}, warp, lane}
             .run();
-      } else if constexpr (LayoutOf<Config>::kKvLens) {
-        using List = SequenceTileListOf<Config, Mask, Arguments, Params>;
+      } else if constexpr (LayoutOf<Config>::kKvLens || Config::kListed) {
         WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
             smem, arguments, params, Copies{smem, arguments, lane}, warp, lane}
             .run();
-      } else if constexpr (Config::kListed) {
-        using List = WarpWorkList<Config, Mask, Arguments, Params>;
-        WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
-            smem, arguments, params, Copies{smem, arguments, lane}, warp, lane}
-            .run();
-      } else if constexpr (deals_runs<Config>()) {
+      } else if constexpr (cuts_tiles<Config>()) {
         // NOTE: each list has its loop: both would not fit the producer's registers.
         Producer<Config, Mask, Arguments, Params> producer{smem, arguments, params};
         if (arguments.partitions > 1) {

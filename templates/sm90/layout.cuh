@@ -69,7 +69,7 @@ constexpr bool has_few_registers() {
 template <class Config>
 constexpr bool parks_list() {
   return requires { Config::kListsOffset; }
-  &&!deals_head_runs<Config>() && !cuts_tiles<Config>();
+  &&!kLengthsDiffer<Config>;
 }
 
 /// Whether consumers keep what they know of a work tile in shared memory while its KV tiles are
@@ -98,7 +98,7 @@ constexpr int kPublishBytes = 48;
 template <class Config>
 constexpr bool lists_fit() {
   if constexpr (requires { Config::kListsOffset; }) {
-    constexpr int kLists = deals_head_runs<Config>() ? kRowCopyWarps : cuts_tiles<Config>() ? 2 : 1;
+    constexpr int kLists = parks_list<Config>() ? 1 : deals_head_runs<Config>() ? kRowCopyWarps : 2;
     constexpr int kWorkEnd =
         Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers;
     constexpr int kPublished = publishes_work<Config>() ? 2 * kPublishBytes : 0;

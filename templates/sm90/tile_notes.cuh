@@ -60,13 +60,7 @@ ATTNJIT_DEVICE i64 map_row(const WorkTile& work, const Arguments& arguments) {
 
 /// What the producer tells of a KV tile.
 template <class Config>
-struct NoteOf {
-  using Type = TileNote;
-};
-template <class Config>
-requires(Config::kMapBits) struct NoteOf<Config> {
-  using Type = MapTileNote;
-};
+using NoteOf = Either<Config::kMapBits, MapTileNote, TileNote>;
 
 /// What the producer told with a K tile, in a warp's lane 0. NOTE: it alone reads, because it is
 /// lane 0 that hands K back: an arrival orders its own thread's reads.

@@ -19,7 +19,7 @@ namespace attnjit::sm90 {
 template <class Config, class Mask, class Copies, class List, class Arguments, class Params>
 struct WarpProducer {
   using Layout = LayoutOf<Config>;
-  using Note = typename NoteOf<Config>::Type;
+  using Note = NoteOf<Config>;
 
   const Smem<Config>& smem;
   const Arguments& arguments;
@@ -176,7 +176,9 @@ struct WarpProducer {
           announce_note(work, next);
           if (next.is_tile()) continue;
         }
-        if (!after.is_tile()) list.claim();
+        if constexpr (requires { list.claim(); }) {
+          if (!after.is_tile()) list.claim();
+        }
         TilePlace place;  // nowhere: the work tile has no keys
         if (next.is_tile()) {
           place = {next.tile(), work.head / Config::kGroup, work.batch};

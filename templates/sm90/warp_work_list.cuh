@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of a CTA in a launch of sequences of one length, for a warp that finds it together.
+// The work of a CTA in a launch of sequences of one length, where it claims its tiles.
 #pragma once
 
 #include "common/claims.cuh"
@@ -8,28 +8,19 @@
 
 namespace attnjit::sm90 {
 
-/// As WorkListOf, of which each lane walks all.
-template <class Config, class Mask, class Arguments, class Params>
-struct WarpWorkList : WorkListOf<Config, Mask, Arguments, Params> {
-  ATTNJIT_DEVICE WarpWorkList(const Arguments& launch, const Params& user, int)
-      : WorkListOf<Config, Mask, Arguments, Params>(launch, user) {}
-  ATTNJIT_DEVICE void claim() {}
-};
-
-/// Where tiles are claimed: from the front of one list, of which a launch without a workspace deals
+/// Tiles that are claimed: from the front of one list, of which a launch without a workspace deals
 /// each CTA every gridDim.x-th. Of so many heads together as L2 has near room for, tiles are
 /// sorted by their rank: those of one rank are about as long as one another, and where later rows
 /// see more the short ones come last.
 template <class Config, class Mask, class Arguments, class Params>
-requires requires(const Arguments& launch) { launch.claims; }
-struct WarpWorkList<Config, Mask, Arguments, Params> {
+struct ClaimedList {
   const Arguments& arguments;
   const Params& params;
   int lane;
   int index;
   u64 claimed = 0;  ///< lane 0: what claim() has found
 
-  ATTNJIT_DEVICE WarpWorkList(const Arguments& launch, const Params& user, int lane_of_warp)
+  ATTNJIT_DEVICE ClaimedList(const Arguments& launch, const Params& user, int lane_of_warp)
       : arguments(launch), params(user), lane(lane_of_warp), index(worker<Config>()) {}
 
   ATTNJIT_DEVICE bool done() const { return index >= arguments.total_tiles; }
@@ -56,5 +47,10 @@ struct WarpWorkList<Config, Mask, Arguments, Params> {
     return tile_of_head<Config, Mask>(near.head(rank), rank, arguments, params);
   }
 };
+
+/// The list of a warp, of which without claims each lane walks all.
+template <class Config, class Mask, class Arguments, class Params>
+using WarpWorkList = Either<claims_tiles<Arguments>(), ClaimedList<Config, Mask, Arguments, Params>,
+                            WorkList<Config, Mask, Arguments, Params>>;
 
 }  // namespace attnjit::sm90

@@ -29,7 +29,7 @@ ELSEWHERE = {
     r"scripts/wheel --arch aarch64\b|\(cd build/release && cpack\)": "scripts/release-check",
     r"pip install (dist/)?attnjit-|python3 -m venv env ": "tests/packaging/pythons.sh, tests/python/wheel_test.py",
     r"scripts/install ": "tests/packaging/no_toolkit.sh",
-    r"cmake -S examples/embed|cmake --build build/embed": "tests/packaging/find_package.sh; with a GPU, too",
+    r"cmake -G Ninja -S examples/embed|cmake --build build/embed": "tests/packaging/find_package.sh; with a GPU, too",
     r"export PATH=": "this file, whose PATH has the command",
     r"export ATTNJIT_(REMOTE|LEASE)=|minisign -V|ATTNJIT_TRUST=fleet.key.pub my-server": "tests/cli/fleet_test.cpp",
     r"skopeo copy": "tests/cli/fleet_test.cpp, with a folder in the place of the registry",

@@ -236,8 +236,8 @@ TEST(Sm90Launch, SmallWindowsHaveNoMerge) {
   }
 }
 
-// Dense launches that choose deal out runs where whole tiles leave SMs idle: a tile then has as
-// many parts as runs may cut it into, and all CTAs work.
+// Dense launches that choose deal out runs where whole tiles leave SMs idle: all CTAs work, and
+// workspace is theirs, however many rows there are.
 TEST(Sm90Launch, UnevenTilesAreDealtOutInRuns) {
   AttentionSpec spec = sm90_spec(128);
   spec.group = 1;
@@ -252,8 +252,8 @@ TEST(Sm90Launch, UnevenTilesAreDealtOutInRuns) {
     spec.num_q_heads = heads;
     return sm90_partitions(plan_of(spec), shapes_of(rows), {}).partitions;
   };
-  EXPECT_EQ(parts(1, 32000), 3);
-  EXPECT_EQ(parts(1, 20000), 4);
+  EXPECT_EQ(parts(1, 32000), 132);
+  EXPECT_EQ(parts(1, 20000), 132);
   EXPECT_EQ(parts(2, 16000), 1);  // the second body's tiles are even enough
   const KernelPlan plan = plan_of(spec);
   const auto whole = one_launch(plan, shapes_of(16000), {}, {});
@@ -267,7 +267,7 @@ TEST(Sm90Launch, UnevenTilesAreDealtOutInRuns) {
   ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
   ASSERT_EQ(sequence->launches.size(), 2U);
   EXPECT_EQ(sequence->launches[0].grid[0], 132U);
-  EXPECT_EQ(sequence->workspaces.at(1).bytes, std::int64_t{3} * 32000 * 128 * 4);
+  EXPECT_EQ(sequence->workspaces.at(1).bytes, std::int64_t{2} * 132 * 192 * 128 * 4);
 }
 
 TEST(Sm90Launch, RowsOverManyKeysAreDealtOutInRuns) {
@@ -282,9 +282,9 @@ TEST(Sm90Launch, RowsOverManyKeysAreDealtOutInRuns) {
     EXPECT_EQ(found, sm90_partitions(plan, shapes_of(1, rows, keys), {}).partitions);
     return found;
   };
-  EXPECT_EQ(parts(28, 7, 2048, 40960), 2);
-  EXPECT_EQ(parts(32, 4, 4096, 100000), 2);  // six rounds in the place of five and a bit
-  EXPECT_EQ(parts(32, 4, 128, 8192), 6);
+  EXPECT_EQ(parts(28, 7, 2048, 40960), 132);
+  EXPECT_EQ(parts(32, 4, 4096, 100000), 132);  // six rounds in the place of five and a bit
+  EXPECT_EQ(parts(32, 4, 128, 8192), 120);     // five for each of 24 tiles
   EXPECT_EQ(parts(32, 4, 2048, 2048), 1);
   EXPECT_EQ(parts(32, 4, 16384, 100000), 1);
   EXPECT_EQ(launch_partitions(plan_of(spec), shapes_of(0, 128, 8192)), 1);
@@ -343,7 +343,7 @@ TEST(Sm90Launch, RunsAreOfDenseKernelsThatChoose) {
   EXPECT_TRUE(runs.sm90->stream_k);
   for (const PlannedKernel& kernel : runs.kernels) {
     EXPECT_TRUE(std::any_of(kernel.constants.begin(), kernel.constants.end(),
-                            [](const ConfigConstant& one) { return one.name == "kRuns"; }));
+                            [](const ConfigConstant& one) { return one.name == "kCuts"; }));
   }
   for (const auto change :
        {+[](AttentionSpec& one) { one.num_partitions = 3; },
@@ -361,7 +361,7 @@ TEST(Sm90Launch, RunsAreOfDenseKernelsThatChoose) {
     change(other);
     const KernelPlan plan = plan_of(other);
     EXPECT_FALSE(plan.sm90->stream_k);
-    EXPECT_FALSE(constants_of(plan).contains("kRuns"));
+    EXPECT_EQ(constants_of(plan).contains("kCuts"), plan.sm90->cuts);
   }
 }
 

@@ -21,8 +21,7 @@ AttentionSpec runs_spec(int heads, int group, int qk_depth, const MaskSpec& mask
 
 struct Shape {
   std::int64_t q, kv;
-  std::int32_t parts;  ///< of a tile, at most
-  std::vector<int> sm_counts;
+  std::vector<int> ranges;
 };
 
 class Sm90Ranges : public KernelTest {
@@ -33,15 +32,15 @@ class Sm90Ranges : public KernelTest {
     const auto kernel = compiled(spec);
     ASSERT_TRUE(kernel);
     ASSERT_TRUE(kernel->generated.plan.sm90->stream_k);
-    for (const auto& [q, kv, parts, sm_counts] : shapes) {
+    for (const auto& [q, kv, ranges] : shapes) {
       const auto problem = problem_of(spec, {{q}, {kv}});
       ASSERT_TRUE(problem);
-      for (const int sm_count : some_of(sm_counts)) {
-        SCOPED_TRACE(std::to_string(q) + " rows on " + std::to_string(sm_count));
+      for (const int count : some_of(ranges)) {
+        SCOPED_TRACE(std::to_string(q) + " rows on " + std::to_string(count));
         LaunchSequence sequence;
         ASSERT_TRUE(plan_launch_in_parts(kernel->generated.plan, problem->launch_shapes(),
-                                         problem->launch_scalars(), {}, {.sm_count = sm_count},
-                                         PartitionChoice{parts, parts}, sequence)
+                                         problem->launch_scalars(), {}, {.sm_count = count},
+                                         PartitionChoice{count, count}, sequence)
                         .ok());
         for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
           const auto done = run(*kernel, *problem, sequence, seed);
@@ -53,25 +52,23 @@ class Sm90Ranges : public KernelTest {
   }
 };
 
-// Runs end within tiles and between them. Tiles have one part, two and many; as few as the launch
-// has room for.
+// Runs end within tiles and between them. Tiles have one part, two and many.
 TEST_F(Sm90Ranges, CutTiles) {
   expect_runs(runs_spec(2, 1, 64, mask_of(Kind::kCausal)),
-              {{400, 500, 4, {3, 4, 7}}, {64, 1000, 6, {9}}, {64, 1000, 2, {9}}});
-  expect_runs(runs_spec(1, 1, 128, mask_of(Kind::kNull)), {{400, 300, 2, {2}}, {1, 900, 9, {20}}});
+              {{400, 500, {3, 4, 7}}, {64, 1000, {9, 4}}});
+  expect_runs(runs_spec(1, 1, 128, mask_of(Kind::kNull)), {{400, 300, {2}}, {1, 900, {20}}});
 }
 
 // The sink counts once, in tiles that are cut and in others.
 TEST_F(Sm90Ranges, Sinks) {
   AttentionSpec spec = runs_spec(2, 2, 64, mask_of(Kind::kCausal));
   spec.sink = true;
-  expect_runs(spec, {{400, 500, 3, {3}}});
+  expect_runs(spec, {{400, 500, {3}}});
 }
 
 // Rows and whole tiles before the first key; and no keys at all.
 TEST_F(Sm90Ranges, RowsWithoutKeys) {
-  expect_runs(runs_spec(2, 1, 64, mask_of(Kind::kCausal)),
-              {{600, 300, 3, {3, 5}}, {200, 0, 2, {3}}});
+  expect_runs(runs_spec(2, 1, 64, mask_of(Kind::kCausal)), {{600, 300, {3, 5}}, {200, 0, {3}}});
 }
 
 TEST_F(Sm90Ranges, OtherTypesAndMasks) {
@@ -87,7 +84,7 @@ TEST_F(Sm90Ranges, OtherTypesAndMasks) {
             with([](AttentionSpec& s) { s.score_mod.kind = ScoreModSpec::Kind::kAlibi; }),
             with([](AttentionSpec& s) { s.qk_depth = 256; }),
             with([](AttentionSpec& s) { s.group = 2; })})) {
-    expect_runs(spec, {{400, 500, 3, {3, 4}}});
+    expect_runs(spec, {{400, 500, {3, 4}}});
   }
 }
 

@@ -239,6 +239,7 @@ void LaunchNumbers::set_strides(const LaunchTensors& tensors) {
          {of[1], tensor.strides.row * tensor.element_bytes()},
          {of[2], tensor.strides.head * tensor.element_bytes()}});
   };
+  set(kRows, tensors.o.batch * tensors.o.rows * tensors.o.heads);
   set_bytes(tensors.o, {kOBatchBytes, kORowBytes, kOHeadBytes});
   set_bytes(tensors.k, {kKPageBytes, kKRowBytes, kKHeadBytes});
   set_bytes(tensors.v, {kVPageBytes, kVRowBytes, kVHeadBytes});

@@ -22,7 +22,7 @@ class LaunchNumbers {
   /// Those that follow from spec and shapes alone.
   LaunchNumbers(const AttentionSpec& spec, const LaunchShapes& shapes, float scale);
 
-  /// Those that are strides, in bytes.
+  /// Those that are strides, in bytes, and the rows of O.
   void set_strides(const LaunchTensors& tensors);
 
   void set(LaunchNumber number, std::int32_t value) { at(number) = value; }

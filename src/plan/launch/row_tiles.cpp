@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "spec/text.h"
+
 namespace attnjit {
 namespace {
 
@@ -60,6 +62,22 @@ std::int64_t count_query_tiles(const SpecFacts& spec, const LaunchShapes& shapes
   return std::min(longest * shapes.batch, all_rows / tile_rows);
 }
 
+Status check_query_tiles(const SpecFacts& spec, const LaunchRequest& request, int tile_rows,
+                         int packed_heads, std::int64_t heads) {
+  const LaunchShapes& shapes = request.shapes;
+  const std::int64_t rows = packed_rows(shapes.q_len, packed_heads);
+  if (rows > kMaxLength) {
+    return spec::invalid(
+        "q_len", "q_len is {}; with the {} heads of a group in one tile, 0 to {} is allowed",
+        shapes.q_len, spec.num_q_heads / heads, packed_positions(kMaxLength, packed_heads));
+  }
+  const std::int64_t tiles = (rows + tile_rows - 1) / tile_rows;
+  // NOTE: divided, not multiplied: the product of four such numbers overflows 64 bits.
+  if (tiles * heads <= kMaxTiles / shapes.batch / request.parts.partitions) return {};
+  return spec::invalid("batch", "batch {} x {} heads x {} query tiles x {} partitions exceed {}",
+                       shapes.batch, heads, tiles, request.parts.partitions, kMaxTiles);
+}
+
 void add_work_numbers(const SpecFacts& spec, bool split, bool kv_lens,
                       std::vector<LaunchNumber>& numbers) {
   using enum LaunchNumber;
@@ -73,6 +91,22 @@ void add_work_numbers(const SpecFacts& spec, bool split, bool kv_lens,
   if (spec.ragged) numbers.push_back(kTotalQ);
   if (spec.ragged_kv) numbers.push_back(kTotalKv);
   if (spec.has_page_table) numbers.push_back(kMaxPages);
+}
+
+void set_work_numbers(const LaunchRequest& request, const QueryTiling& tiling,
+                      std::int32_t total_tiles, std::int32_t paired_units, LaunchNumbers& numbers) {
+  using enum LaunchNumber;
+  numbers.set({{kMTiles, tiling.m_tiles},
+               {kTotalTiles, total_tiles},
+               {kPairedUnits, paired_units},
+               {kTileGroups, tiling.tile_groups},
+               {kFirstTiles, tiling.first_tiles},
+               {kSecondTiles, tiling.second_tiles},
+               {kTileGrowth, tiling.growth},
+               {kPartitions, request.parts.partitions},
+               {kEvenParts, request.parts.even_parts},
+               {kJoined, std::int32_t{request.parts.joined ? 1 : 0}}});
+  numbers.set_strides(request.tensors);
 }
 
 }  // namespace attnjit

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "attnjit/launch.h"
+#include "plan/launch/arguments.h"
+#include "plan/launch/family_launch.h"
 #include "plan/launch/tensors.h"
 #include "spec/spec_facts.h"
 
@@ -33,10 +35,18 @@ void row_map(const TensorView& tensor, int packed_heads, TensorMapDescription& d
 std::int64_t count_query_tiles(const SpecFacts& spec, const LaunchShapes& shapes, int tile_rows,
                                int packed_heads);
 
+/// Whether such tiles of each of `heads` heads (or of groups of heads that are packed) and all
+/// their parts can be counted.
+Status check_query_tiles(const SpecFacts& spec, const LaunchRequest& request, int tile_rows,
+                         int packed_heads, std::int64_t heads);
+
 /// Adds the numbers by which a kernel finds its work: of sequences that differ in length those that
 /// bound them, otherwise those of the tiles. `split`: launches may split the keys;
 /// `kv_lens`: sequences differ in length.
 void add_work_numbers(const SpecFacts& spec, bool split, bool kv_lens,
                       std::vector<LaunchNumber>& numbers);
+/// Says what they are.
+void set_work_numbers(const LaunchRequest& request, const QueryTiling& tiling,
+                      std::int32_t total_tiles, std::int32_t paired_units, LaunchNumbers& numbers);
 
 }  // namespace attnjit

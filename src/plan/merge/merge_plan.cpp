@@ -128,7 +128,7 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   constants.add("kOutputBytes", size_of(spec.o_dtype));
   constants.add_bool("kPartialF32", splits(spec));
   constants.add_bool("kQuadOrder", plan.partials.quad_order);
-  if (plan.partials.stream_k != StreamK::kNone) constants.add_bool("kRuns", true);
+  if (plan.partials.over_sequences()) constants.add_bool("kRuns", true);
   if (plan.partials.stream_k == StreamK::kHeads) constants.add_bool("kHeadRuns", true);
   if (plan.partials.cut_rows > 0) {
     constants.add_bool("kCuts", true);

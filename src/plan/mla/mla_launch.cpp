@@ -173,18 +173,12 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
   const SpecFacts& spec = plan.spec;
   const int head_shift = mla_head_shift(spec);
   const LaunchShapes& shapes = request.shapes;
-  const std::int64_t rows = std::int64_t{shapes.q_len} << head_shift;
-  if (rows > kMaxLength) {
-    return spec::invalid("q_len", "q_len is {}; with {} heads in one tile, 0 to {} is allowed",
-                         shapes.q_len, mla_packed_heads(spec), kMaxLength >> head_shift);
+  const std::int64_t packs = packs_of(spec);
+  if (Status checked = check_query_tiles(spec, request, tiles.rows(), 1 << head_shift, packs);
+      !checked) {
+    return checked;
   }
   const std::int64_t m_tiles = m_tiles_of(tiles, spec, shapes);
-  // NOTE: divided, not multiplied: the product of such numbers overflows 64 bits.
-  const std::int64_t packs = packs_of(spec);
-  if (m_tiles * packs > kMaxTiles / shapes.batch / request.parts.partitions) {
-    return spec::invalid("batch", "batch {} x {} query tiles x {} partitions exceed {}",
-                         shapes.batch, m_tiles * packs, request.parts.partitions, kMaxTiles);
-  }
   const auto total_tiles =
       static_cast<std::int32_t>(count_query_tiles(spec, shapes, tiles.rows(), 1 << head_shift) *
                                 packs * request.parts.partitions);
@@ -196,21 +190,10 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
   };
   ArgumentValues values{plan, request.scalars.values, request.params,
                         LaunchNumbers(spec, shapes, request.scale), std::cref(describe_map)};
-  using enum LaunchNumber;
-  const TensorView& o = request.tensors.o;
-  const auto sequence_tiles = static_cast<std::int32_t>(m_tiles);
-  values.numbers.set({{kMTiles, sequence_tiles},
-                      {kTotalTiles, total_tiles},
-                      {kPairedUnits, shares.paired_units},
-                      {kTileGroups, std::int32_t{tiles.cluster}},
-                      {kFirstTiles, sequence_tiles},
-                      {kSecondTiles, sequence_tiles},
-                      {kTileGrowth, std::int32_t{1}},
-                      {kPartitions, request.parts.partitions},
-                      {kEvenParts, request.parts.even_parts},
-                      {kJoined, std::int32_t{request.parts.joined ? 1 : 0}},
-                      {kRows, o.batch * o.rows * o.heads}});
-  values.numbers.set_strides(request.tensors);
+  const auto count = static_cast<std::int32_t>(m_tiles);
+  const QueryTiling tiling{
+      .m_tiles = count, .tile_groups = tiles.cluster, .first_tiles = count, .second_tiles = count};
+  set_work_numbers(request, tiling, total_tiles, shares.paired_units, values.numbers);
   auto ctas = static_cast<std::uint32_t>(shares.ctas * tiles.cluster);
   if (request.parts.joined) {
     // Of runs as many as there are; else those of the parts.

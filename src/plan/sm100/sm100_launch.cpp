@@ -206,7 +206,6 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
   values.numbers.set(LaunchNumber::kOneQuery, std::int32_t{tiles.one_query ? 1 : 0});
   values.numbers.set(LaunchNumber::kPartitions, request.parts.partitions);
   set_map_numbers(request, spec, values.numbers);
-  values.numbers.set(LaunchNumber::kRows, tensors.o.batch * tensors.o.rows * tensors.o.heads);
   values.numbers.set_strides(tensors);
   // Tiles of equal work, and those that a CTA finds itself, are shared out evenly, one CTA an SM
   // that loads ahead over tile borders; of unequal ones the GPU gives out the next as an SM gets

@@ -122,9 +122,9 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
   constants.add_bool("kMapBits", sm90.map_bits);
   constants.add_bool("kSplit", sm90.split);
   // Of those alone: templates/common/run_marks.cuh.
-  if (sm90.stream_k) constants.add_bool("kRuns", true);
+  if (sm90.head_stream_k()) constants.add_bool("kRuns", true);
   if (sm90.head_stream_k()) constants.add_bool("kHeadRuns", true);
-  if (sm90.cuts) constants.add_bool("kCuts", true);
+  if (sm90.has_slots()) constants.add_bool("kCuts", true);
   if (sm90.head_stream_k() || sm90.stashes_list || sm90.cuts) {
     constants.add("kListsOffset", sm90.smem.begin_of(Sm90Region::kLists));
   }

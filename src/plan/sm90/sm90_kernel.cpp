@@ -79,9 +79,8 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   }
   kernel.parameters = parameters_of(plan, sm90);
   if (sm90.mapped) plan.map = planned_map(plan.spec, sm90_packed_heads(sm90, plan.spec));
-  const StreamK ranges = sm90.spec->lengths_differ ? StreamK::kHeads : StreamK::kTiles;
-  plan.partials = {.stream_k = sm90.stream_k ? ranges : StreamK::kNone,
-                   .cut_rows = sm90.cuts ? sm90.BM : 0};
+  plan.partials = {.stream_k = sm90.head_stream_k() ? StreamK::kHeads : StreamK::kNone,
+                   .cut_rows = sm90.has_slots() ? sm90.BM : 0};
   add_split_deviation(plan);
   return {};
 }

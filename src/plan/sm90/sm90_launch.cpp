@@ -93,34 +93,33 @@ SmRates rates_of(const Sm90Plan& plan) {
           .flop = 5e6};
 }
 
-// The parts of a tile, at most, where the launch deals out stream-K ranges; 1: it does not. `work`
-// is of partitions, `unsplit` the tiles of a launch that does not.
-std::int32_t stream_k_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
-                                 const DeviceShape& device, const SplitWork& work,
-                                 const LaunchTiles& unsplit) {
-  constexpr std::int64_t kMaxParts = 64;
+// The CTAs, where the launch deals out stream-K ranges; 1: it does not. `work` is of partitions,
+// `unsplit` the tiles of a launch that does not.
+std::int32_t stream_k_ranges(const KernelPlan& plan, const LaunchShapes& shapes,
+                             const DeviceShape& device, const SplitWork& work,
+                             const LaunchTiles& unsplit) {
   const Sm90Plan& sm90 = *plan.sm90;
   const int ctas = ctas_of(sm90, device);
   const Sm90Rows rows = rows_of(plan, sm90, shapes, true, ctas);
   const double whole = unsplit.tiling.time;
   if (whole == 0 && rows.groups > 1) return 1;  // many tiles, which are even enough
-  // NOTE: units, and one run more, are counted in an int.
-  if (work.tiles > kMaxTiles / (work.kv_tiles + 1) - ctas) return 1;
-  const Sm90StreamK runs = sm90_stream_k(rows);
-  if (runs.parts == 1) return 1;
-  std::int64_t parts = std::min(runs.parts, kMaxParts);
+  // NOTE: units, and one run more, are counted in an int, as are the tiles of all partitions.
+  if (work.tiles > kMaxTiles / std::max<std::int64_t>(work.kv_tiles + 1, ctas) - ctas) return 1;
+  if (work.kv_tiles < 2) return 1;
   const SmRates rates = rates_of(sm90);
+  std::int64_t ranges = ctas;
   if (work.tiles < ctas || rows.groups == 1) {
-    // Few rows: what is written and merged counts. A tile that lies across a border has a part
-    // more.
+    // Few rows: what is written and merged counts.
     const std::int32_t even = best_partitions(work, rates, device);
     if (even == 1) return 1;
-    parts = std::min<std::int64_t>(parts, even + 1);
+    ranges = std::min(ranges, work.tiles * even);
   }
   if (whole > 0) {
-    const double pieces = static_cast<double>(std::min<std::int64_t>(work.tiles, ctas) + ctas);
+    const std::int64_t pieces = std::min<std::int64_t>(work.tiles, ctas) + ranges;
+    const std::int64_t parts = ranges / std::max<std::int64_t>(work.tiles, 1) + 2;  // of a tile
     const double written =
-        std::min(pieces * sm90.BM, work.rows * static_cast<double>(parts)) * work.row_bytes;
+        std::min(static_cast<double>(pieces * sm90.BM), work.rows * static_cast<double>(parts)) *
+        work.row_bytes;
     const double merged = merge_time(written, parts, rates, device);
     // Fitted on an H200 to launches of one to six heads: docs/performance-sm90.md. SMs that are all
     // busy to the end share the power that few have for themselves.
@@ -129,9 +128,9 @@ std::int32_t stream_k_partitions(const KernelPlan& plan, const LaunchShapes& sha
     const double key = 2.0 * sm90.BM * (plan.spec->qk_depth + plan.spec->ov_depth) / kFlop;
     // The second body is as unusual as runs are.
     const double worthwhile = unsplit.small_tiles ? 1.0 : kSm90Worthwhile;
-    if (kAllBusy * runs.time + merged / key >= worthwhile * whole) return 1;
+    if (kAllBusy * sm90_stream_k_time(rows) + merged / key >= worthwhile * whole) return 1;
   }
-  return static_cast<std::int32_t>(parts);
+  return static_cast<std::int32_t>(ranges);
 }
 
 // The parts of a decode's sequences, which differ in length: even ones, and as many as one may have
@@ -182,7 +181,7 @@ PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shap
   if (!sm90.stream_k) return {.partitions = best_partitions(work, rates_of(sm90), device)};
   if (sm90.spec->lengths_differ) return sequence_partitions(plan, shapes, device, work);
   const LaunchTiles whole = tiles_of(plan, shapes, device, false);
-  return {.partitions = stream_k_partitions(plan, shapes, device, work, whole), .whole = whole};
+  return {.partitions = stream_k_ranges(plan, shapes, device, work, whole), .whole = whole};
 }
 
 Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
@@ -191,19 +190,9 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   const Sm90Plan& sm90 = *plan.sm90;
   const LaunchShapes& shapes = request.shapes;
   const int packed_heads = sm90_packed_heads(sm90, spec);
-  const std::int64_t rows = packed_rows(shapes.q_len, packed_heads);
-  if (rows > kMaxLength) {
-    return spec::invalid("q_len",
-                         "q_len is {}; with the {} heads of a group in one tile, 0 to {} "
-                         "is allowed",
-                         shapes.q_len, spec.group, packed_positions(kMaxLength, packed_heads));
-  }
   const std::int64_t heads = spec.num_q_heads / packed_heads;
-  const std::int64_t full_tiles = (rows + sm90.BM - 1) / sm90.BM;
-  // NOTE: divided, not multiplied: the product of four such numbers overflows 64 bits.
-  if (full_tiles * heads > kMaxTiles / shapes.batch / request.parts.partitions) {
-    return spec::invalid("batch", "batch {} x {} heads x {} query tiles x {} partitions exceed {}",
-                         shapes.batch, heads, full_tiles, request.parts.partitions, kMaxTiles);
+  if (Status checked = check_query_tiles(spec, request, sm90.BM, packed_heads, heads); !checked) {
+    return checked;
   }
   const bool splits = request.parts.partitions > 1;
   const LaunchTiles tiles = request.parts.whole && !splits
@@ -221,8 +210,10 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   // others would end at once.
   const std::int32_t even =
       sm90.head_stream_k() ? parts / request.parts.partitions * request.parts.even_parts : parts;
-  const TileShares shares = deal_out(tiling.order == QueryTiling::Order::kPairs, tiling.m_tiles,
-                                     even, ctas_of(sm90, request.device));
+  TileShares shares = deal_out(tiling.order == QueryTiling::Order::kPairs, tiling.m_tiles, even,
+                               ctas_of(sm90, request.device));
+  // Of sequences of one length there is a range for each.
+  if (sm90.stream_k && !sm90.spec->lengths_differ && splits) shares.ctas = request.parts.partitions;
   const bool read_once =
       !sm90.spec->lengths_differ && tiling.m_tiles == 1 && packed_heads == spec.group;
   const auto describe_map = [&](TensorMapId map, TensorMapDescription& description) {
@@ -230,21 +221,11 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   };
   ArgumentValues values{plan, request.scalars.values, request.params,
                         LaunchNumbers(spec, shapes, request.scale), std::cref(describe_map)};
-  values.numbers.set(LaunchNumber::kMTiles, tiling.m_tiles);
-  values.numbers.set(LaunchNumber::kTileGroups, tiling.tile_groups);
-  values.numbers.set(LaunchNumber::kFirstTiles, tiling.first_tiles);
-  values.numbers.set(LaunchNumber::kSecondTiles, tiling.second_tiles);
-  values.numbers.set(LaunchNumber::kTileGrowth, tiling.growth);
+  const bool by_heads = tiling.order == QueryTiling::Order::kHeads;
+  set_work_numbers(request, tiling, total_tiles, by_heads ? -1 : shares.paired_units,
+                   values.numbers);
   values.numbers.set(LaunchNumber::kLowBody, std::int32_t{&body == sm90.low.get() ? 1 : 0});
-  values.numbers.set(LaunchNumber::kTotalTiles, total_tiles);
-  values.numbers.set(LaunchNumber::kPairedUnits,
-                     tiling.order == QueryTiling::Order::kHeads ? -1 : shares.paired_units);
-  values.numbers.set(LaunchNumber::kPartitions, request.parts.partitions);
-  values.numbers.set(LaunchNumber::kEvenParts, request.parts.even_parts);
   set_map_numbers(request, spec, values.numbers);
-  const TensorView& o = request.tensors.o;
-  values.numbers.set(LaunchNumber::kRows, o.batch * o.rows * o.heads);
-  values.numbers.set_strides(request.tensors);
   Status filled =
       fill_recipe(KernelId::kAttention, static_cast<std::uint32_t>(shares.ctas), values, recipe);
   if (filled) forget_partials(plan, request.parts.partitions, recipe);

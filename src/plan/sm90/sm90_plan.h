@@ -108,6 +108,9 @@ struct Sm90Plan {
   /// Whether its runs are over sequences, whose heads have keys of their own
   /// (templates/common/sequence_runs.cuh).
   bool head_stream_k() const { return stream_k && spec->lengths_differ; }
+  /// Whether parts of tiles that launches cut lie in slots of the CTAs
+  /// (templates/common/cut_table.cuh). Partitions are then those CTAs.
+  bool has_slots() const { return cuts || (stream_k && !spec->lengths_differ); }
   /// O is f32, is staged nowhere, and leaves from registers.
   bool direct_o() const { return spec->o_dtype == Dtype::kF32; }
   /// Before the consumers: one loads, and rewrites V; where K is upcast, another one does that.

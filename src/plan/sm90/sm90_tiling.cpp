@@ -266,31 +266,20 @@ QueryTiling sm90_tiling(const Sm90Rows& rows) {
   return rows.pair_tiles ? best_of_growing_rows(rows) : best_of_even_rows(rows);
 }
 
-Sm90StreamK sm90_stream_k(const Sm90Rows& rows) {
+double sm90_stream_k_time(const Sm90Rows& rows) {
   const TileTimes times(rows);
-  const auto units_of = [&](double keys) {
-    return std::max(std::ceil(keys / rows.tile_keys), 1.0);
-  };
-  double units = 0;
-  Sm90StreamK runs;
+  double of_head = 0;
   if (!rows.pair_tiles) {
     const auto tiles = static_cast<double>(quotient_up(rows.groups, rows.consumers));
-    units = tiles * units_of(rows.keys);
-    runs.time = tiles * times.of(rows.consumers, rows.keys);
+    of_head = tiles * times.of(rows.consumers, rows.keys);
   }
   for (std::int64_t left = rows.pair_tiles ? rows.groups : 0; left > 0; left -= rows.consumers) {
     const double keys = rows.keys - missing_keys(rows, left);
-    units += units_of(keys);
-    runs.time += times.of(std::min<std::int64_t>(left, rows.consumers), keys);
+    of_head += times.of(std::min<std::int64_t>(left, rows.consumers), keys);
   }
-  const double ctas = std::max(rows.ctas, 1);
-  const double heads = static_cast<double>(rows.heads);
-  // A run begins and ends within a tile, and has a KV tile more than its share at most.
-  runs.time = runs.time * heads / ctas + times.of(rows.consumers, rows.tile_keys);
-  const double length = std::ceil(units * heads / ctas);
-  const double longest = units_of(rows.keys);
-  if (longest > 1) runs.parts = static_cast<std::int64_t>((longest - 2) / length) + 2;
-  return runs;
+  // A range begins and ends within a tile, and has a KV tile more than its share at most.
+  return of_head * static_cast<double>(rows.heads) / std::max(rows.ctas, 1) +
+         times.of(rows.consumers, rows.tile_keys);
 }
 
 }  // namespace attnjit

@@ -31,12 +31,8 @@ inline constexpr double kSm90Worthwhile = 0.98;
 /// The tiles that take the least time.
 QueryTiling sm90_tiling(const Sm90Rows& rows);
 
-/// Full tiles that are dealt out in stream-K ranges, wherever these cut one
-/// (templates/common/work_runs.cuh).
-struct Sm90StreamK {
-  double time = 0;         ///< as QueryTiling::time, without the merge
-  std::int64_t parts = 1;  ///< of the longest tile, at most
-};
-Sm90StreamK sm90_stream_k(const Sm90Rows& rows);
+/// QueryTiling::time, without the merge, of full tiles that are dealt out in stream-K ranges,
+/// wherever these cut one (templates/common/work_runs.cuh).
+double sm90_stream_k_time(const Sm90Rows& rows);
 
 }  // namespace attnjit

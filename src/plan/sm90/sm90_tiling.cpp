@@ -221,12 +221,9 @@ double shared_time(const Sm90Rows& rows, const TileTimes& times) {
 }
 
 QueryTiling best_of_growing_rows(const Sm90Rows& rows) {
-  // Rounds of the CTAs from which on full tiles are even enough; more where all see about as many
-  // keys, and the last round is as long as the others. The second body has up to twice the tiles of
-  // the first that it is compared with.
-  constexpr double kAlike = 0.25;
-  const std::int64_t rounds = rows.fewer_keys < kAlike * rows.keys ? 8 : 3;
-  const std::int64_t many_rounds = rows.small_tiles ? 2 * rounds : rounds;
+  // Rounds of the CTAs from which on full tiles are even enough. The second body has up to twice
+  // the tiles of the first that it is compared with.
+  const std::int64_t many_rounds = rows.small_tiles ? 6 : 3;
   // Tiles of a head from which on pairs of them are worth it.
   constexpr std::int32_t kPairedTiles = 3;
   // Tiles of a head up to which those of the second body may be the better ones.

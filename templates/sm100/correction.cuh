@@ -356,8 +356,10 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       float weight_0 = 1.0f;
       float weight_1 = 0.0f;
       if (!Layout::kOneO && shared) own = merge(own, statistics(1), weight_0, weight_1);
-      const int position =
-          work.first_position + tile * Layout::kTileStep + own_row / Layout::kFused;
+      int position = work.first_position + tile * Layout::kTileStep + own_row / Layout::kFused;
+      if constexpr (Layout::kBoxQRows < kRows) {
+        if (own_row >= Layout::kBoxQRows) position = work.q_len;  // nobody's
+      }
       const int head = work.head + own_row % Layout::kFused;
       float sink = 0.0f;
       if constexpr (Config::kSink) sink = arguments.sink[head];

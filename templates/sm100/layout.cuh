@@ -267,8 +267,7 @@ struct LayoutOf {
   static constexpr int kPositions = kRows / kFused;
   /// From a CTA's query tile to its second one: a pair's tiles alternate.
   static constexpr int kTileStep = kPositions * kCtas;
-  /// Rows of a box of Q or O; those behind them belong to nobody. NOTE: where there are some, a
-  /// sequence has no more rows than one query tile (max_q_len): what follows it is past q_len.
+  /// Rows of a box of Q or O; those behind them belong to nobody.
   static constexpr int kBoxQRows = kPositions * kFused;
   static_assert(kPositions > 0, "a query tile holds whole groups of heads");
 

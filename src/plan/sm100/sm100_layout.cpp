@@ -123,7 +123,9 @@ void lay_out_tmem(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
 Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Plan& plan) {
   Sm100LayoutRequest tile;
   tile.group = spec.group;
-  tile.decodes = decodes(spec, kSm100TileRows);
+  // Of larger groups a tile has one position, and many rows are nobody's.
+  tile.any_group = decodes(spec, kSm100TileRows) ||
+                   (lengths_differ(spec) && !plan.mapped && spec.group < kSm100TileRows / 2);
   tile.qk_depth = spec.qk_depth;
   tile.ov_depth = spec.ov_depth;
   tile.qkv_size = size_of(spec.qkv_dtype);
@@ -195,8 +197,9 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   v.BN = tile.BN;
   v.q_tile_rows = v.BM / tile.num_qo;
   // Whole positions a Q box: the reference asks this of MMA_M, which is two boxes of a pair.
-  // Elsewhere rows are left over, which few rows do not miss.
-  v.fuse_gqa = tile.group > 1 && (v.q_tile_rows % tile.group == 0 || tile.decodes) && !tile.is_mla;
+  // Elsewhere rows are left over.
+  v.fuse_gqa =
+      tile.group > 1 && (v.q_tile_rows % tile.group == 0 || tile.any_group) && !tile.is_mla;
   v.BM_eff = v.fuse_gqa ? v.BM / v.q_tile_rows * (v.q_tile_rows / tile.group) : v.BM;
   v.qk_depth = tile.qk_depth;
   v.ov_depth = tile.ov_depth;

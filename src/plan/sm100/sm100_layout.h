@@ -32,7 +32,9 @@ struct Sm100LayoutRequest {
   /// One softmax warpgroup: S has two buffers, O is one, and Q is copied behind it, but of a pair.
   bool single_accumulator = false;
   std::int64_t group = 1;
-  bool decodes = false;  ///< a sequence's rows of a group of heads fit a query tile
+  /// Whether rows of a tile may be nobody's, behind whole positions of a group: where keys are what
+  /// is waited for.
+  bool any_group = false;
   std::int64_t qk_depth = 0;
   std::int64_t ov_depth = 0;
   std::int64_t BN = 0;  // NOLINT(readability-identifier-naming): the reference's name

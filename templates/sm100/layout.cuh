@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common/blocks.cuh"
+#include "common/cut_table.cuh"
 #include "common/integers.cuh"
 #include "common/tcgen05.cuh"
 #include "common/waits.cuh"
@@ -366,6 +367,9 @@ struct Smem : CtaMemory<Config> {
     return base + Config::kWorkOffset + static_cast<u32>(slot * kWorkBytes);
   }
 
+  /// What is known of cuts (common/cuts.cuh), where tiles are cut.
+  ATTNJIT_DEVICE u32 cuts() const { return work_slot(kWorkSlots); }
+
   /// S of a warpgroup is in tensor memory.
   ATTNJIT_DEVICE u32 s_full(int warpgroup) const { return barrier(Config::kBarSProd + warpgroup); }
   /// Part `part` of P is in tensor memory; the first also says that O may be added to.
@@ -402,7 +406,8 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 work_empty(int slot) const {
     return barrier(Config::kBarWork + kWorkSlots + slot);
   }
-  /// Where takes_over(): the answer to who asks for a work tile, and its barrier.
+  /// Where takes_over(): the answer to who asks for a work tile, and its barrier. Where tiles are
+  /// cut the barrier says that the next one may be claimed.
   ATTNJIT_DEVICE u32 answer() const { return work_slot(kWorkSlots); }
   ATTNJIT_DEVICE u32 answer_full() const { return barrier(Config::kBarTaken); }
 };

@@ -23,13 +23,16 @@ bool written_whole(const AttentionSpec& spec, std::int32_t partitions) {
 bool merges(const AttentionSpec& spec) { return !spec.merge && (spec.accumulate || splits(spec)); }
 
 bool cuts_ragged(const AttentionSpec& spec) {
-  // NOTE: who finds and claims work would spill where K and V of more columns are upcast; and
-  // beside custom masks and scales of keys, but where KV tiles are short and come by TMA.
+  if (!spec.ragged || !family_traits(spec).cuts_ragged) return false;
+  const bool custom = contains(spec, MaskSpec::Kind::kCustom);
+  // NOTE: who finds and claims work would spill: of sm_103a beside custom masks and scales of keys.
+  if (family_id(spec) == FamilyId::kSm100) return !(custom && keys_have_scales(spec));
+  // NOTE: the same of sm_90a where K and V of more columns are upcast; and beside custom masks and
+  // scales of keys, but where KV tiles are short and come by TMA.
   const bool short_tiles = spec.qk_depth > 192 || (spec.qk_depth > 96 && spec.ov_depth <= 128);
   const bool fits = short_tiles && !copies_rows(spec) && !upcasts_kv(spec);
-  const bool lacks = contains(spec, MaskSpec::Kind::kCustom) || keys_have_scales(spec);
-  return spec.ragged && family_traits(spec).cuts_ragged &&
-         (fits || (!lacks && !(upcasts_kv(spec) && spec.qk_depth > 192)));
+  const bool lacks = custom || keys_have_scales(spec);
+  return fits || (!lacks && !(upcasts_kv(spec) && spec.qk_depth > 192));
 }
 
 bool splits(const AttentionSpec& spec) {

@@ -70,6 +70,7 @@ const Field<Sm100Plan> kSm100Fields[] = {
     {"many_gaps", &Sm100Plan::many_gaps},
     {"mapped", &Sm100Plan::mapped},
     {"split", &Sm100Plan::split},
+    {"cuts", &Sm100Plan::cuts},
     {"partition_tiles", &Sm100Plan::partition_tiles},
 };
 

@@ -134,12 +134,15 @@ Sm100LayoutRequest sm100_layout_request(const AttentionSpec& spec, const Sm100Pl
   tile.output_size = size_of(spec.output_dtype.value_or(spec.qkv_dtype));
   tile.published = plan.published;
   tile.takes_over = plan.published && plan.takes_over();
+  tile.cuts = plan.cuts;
   tile.one_work_tile = plan.one_work_tile();
   // What one warp says to all others. Where CTAs walk a list each role counts for itself.
   tile.work_bytes = kSm100WorkBytes * (tile.published       ? kSm100WorkSlots
                                        : tile.one_work_tile ? 1
                                                             : 0) +
-                    (tile.takes_over ? kSm100AnswerBytes : 0);
+                    (tile.takes_over ? kSm100AnswerBytes
+                     : tile.cuts     ? kSm100CutBytes
+                                     : 0);
   tile.upcasts_kv = upcasts_kv(spec);
   tile.row_copies = copies_rows(spec) && !tile.upcasts_kv;
   tile.tails = lengths_differ(spec) && !tile.row_copies && !tile.upcasts_kv;
@@ -258,7 +261,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
     add_barriers(v, Sm100Barrier::kWork, "work_prod", kSm100WorkSlots, 1);
     add_barriers(v, Sm100Barrier::kWork, "work_cons", kSm100WorkSlots, work_readers(tile));
   }
-  if (tile.takes_over) v.barriers.push_back({Sm100Barrier::kTaken, "taken_prod", 1});
+  if (tile.takes_over || tile.cuts) v.barriers.push_back({Sm100Barrier::kTaken, "taken_prod", 1});
   smem.add(Sm100Region::kBarriers,
            static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);
   v.smem_bytes = smem.end_of_last();

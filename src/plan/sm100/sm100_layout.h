@@ -47,6 +47,7 @@ struct Sm100LayoutRequest {
   std::int64_t work_bytes = 0;     ///< what is said of work tiles in shared memory
   bool published = false;          ///< it is published, at barriers of its own
   bool takes_over = false;         ///< a CTA asks for others' work, and is answered at a barrier
+  bool cuts = false;               ///< it claims tiles, and runs of those that are cut
   bool one_work_tile = false;      ///< a CTA has one: nothing is handed on to a next one
   bool row_copies = false;         ///< a warp copies K and V
   bool upcasts_kv = false;         ///< a warpgroup loads and upcasts them

@@ -50,6 +50,11 @@ ResolvedSpec resolved_spec(SpecDocument document, Snippets snippets, ArchFrom ar
   auto state = std::make_shared<ResolvedSpec::State>();
   state->arch_from = arch_from;
   AttentionSpec resolved = resolve(document.spec);
+  // Pairs of CTAs split no keys: where they are asked for, what is not said is one partition.
+  if (document.options.pair_cta.value_or(false) &&
+      document.spec.num_partitions == AttentionSpec::kDefaultPartitions) {
+    resolved.num_partitions = 1;
+  }
   state->given = std::move(document.spec);
   state->options = document.options;
   auto next = snippets.begin();

@@ -3,7 +3,7 @@
 // tiles of the other sequences, which it claims.
 #pragma once
 
-#include "common/sequence_tiles.cuh"
+#include "common/sequences.cuh"
 
 namespace attnjit {
 
@@ -199,23 +199,29 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
   }
 };
 
+/// Of KV tiles those behind `first`, counted from the last, and before `end`, which may be as large
+/// as can be.
+ATTNJIT_DEVICE KvTiles from_last(KvTiles all, int first, int end) {
+  return {max(all.begin, all.end - end), max(all.begin, all.end - first)};
+}
+
 /// Walks a CTA's run, and then the tiles that it claims. A whole warp. What it does not need while
-/// it loads stands in shared memory.
-template <class Config, class Mask, class Arguments, class Params,
-          class Tiling = SequenceTiling<Config>>
-struct CutTileList : SequenceTileList<Config, Mask, Arguments, Params, Tiling> {
-  using Base = SequenceTileList<Config, Mask, Arguments, Params, Tiling>;
+/// it loads stands in shared memory. List: an architecture's SequenceList of whole tiles, with
+///   Work whole(SequenceTile) const        the work tile
+///   void keep(Work&, first, end) const    leaves of its KV tiles those of from_last()
+template <class Config, class Mask, class Tiling, class Arguments, class Params, class List>
+struct CutTileList : List {
   using Line = CutLine<Config, Mask, Tiling, Arguments, Params>;
-  using Base::arguments;
-  using Base::cuts;
-  using Base::lane;
-  using Base::params;
+  using List::arguments;
+  using List::cuts;
+  using List::lane;
+  using List::params;
 
   bool running = true;  ///< in its run
 
   ATTNJIT_DEVICE CutTileList(const Arguments& launch, const Params& user, int lane_of_warp,
                              CutWords words)
-      : Base(launch, user, lane_of_warp, words) {}
+      : List(launch, user, lane_of_warp, words) {}
 
   /// Goes to the next work tile, at first to the first; false: there is none. NOTE: all in one
   /// place, for compile time and the instruction cache.
@@ -225,19 +231,27 @@ struct CutTileList : SequenceTileList<Config, Mask, Arguments, Params, Tiling> {
       if (running) return true;
       this->begin_walk();
     } else {
-      Base::advance();
+      List::advance();
     }
-    return !Base::done();
+    return !List::done();
   }
-  /// The work; a run then stands at what follows.
-  ATTNJIT_DEVICE WorkTile tile() { return running ? part() : Base::tile(); }
+  /// The work; a run then stands at what follows. NOTE: a tile's work is made in one place, for
+  /// compile time: the mask may be asked what it shows.
+  ATTNJIT_DEVICE auto tile() {
+    int first = 0, end = 0;  // of a part's KV tiles
+    auto work = this->whole(running ? part(first, end) : List::Base::tile());
+    if (work.partition != kWhole) this->keep(work, first, end);
+    return work;
+  }
 
  private:
   ATTNJIT_DEVICE bool runs_on(const ListPlace& at) const {
     return warp_uniform(at.words[2] > 0 && at.words[0] < arguments.batch) != 0;
   }
 
-  ATTNJIT_DEVICE WorkTile part() {
+  /// The sequence's tile that the run stands in, and what the run has of its KV tiles, where it is
+  /// cut.
+  ATTNJIT_DEVICE SequenceTile part(int& first, int& end) {
     const Line line{{arguments}, params, lane};
     ListPlace at = parked_place(cuts.address);
     const int sequence = warp_uniform(at.words[0]), offset = warp_uniform(at.words[1]);
@@ -250,23 +264,21 @@ struct CutTileList : SequenceTileList<Config, Mask, Arguments, Params, Tiling> {
     const int begin = offset - place * tile_ticks;  // ticks of the tile that runs before have
     const int tiles_of_head = Tiling::tiles(its.q, arguments);
     const int head = quotient(place, tiles_of_head);
-    WorkTile work = tile_of_sequence<Config, Mask>(
-        line.tile_of(sequence, head, place - head * tiles_of_head), *this, params);
-    work.partition = kWhole;
-    const int first = quotient(begin + step - 1, step);
-    const int end = min(quotient(begin + left + step - 1, step), steps);
+    SequenceTile tile = line.tile_of(sequence, head, place - head * tiles_of_head);
+    tile.partition = kWhole;
+    first = quotient(begin + step - 1, step);
+    end = min(quotient(begin + left + step - 1, step), steps);
     if (first > 0 || end < steps) {
       const int run = worker<Config>();
-      work.partition = cut_slot(run, first == 0);
+      tile.partition = cut_slot(run, first == 0);
       if (first == 0 && lane == 0) {
         const int tile_begin = (run + 1) * length - left - begin;
         const int last = quotient(tile_begin + (steps - 1) * step, length);
         const CutTable<Config::kTileM> table{arguments.partitions};
         arguments.partial_lse[table.parts(run)] = __uint_as_float(static_cast<u32>(last - run + 1));
       }
-      const int begin_tile = work.tile_begin;
-      if (end < steps) work.tile_begin = max(begin_tile, work.tile_end - end);
-      work.tile_end = max(begin_tile, work.tile_end - first);
+      // NOTE: a tile may have more KV tiles than is dealt out: the last part has what is left.
+      if (end == steps) end = 0x7fffffff;
     }
     // Where the run stands then.
     at.words[2] = left - (tile_ticks - begin);
@@ -278,24 +290,17 @@ struct CutTileList : SequenceTileList<Config, Mask, Arguments, Params, Tiling> {
     __syncwarp();
     if (lane == 0) park_place(cuts.address, at);
     __syncwarp();
-    return work;
+    return tile;
   }
 };
 
-/// The list of a launch of sequences that differ in length.
-template <class Config, class... Types>
-using SequenceTileListOf =
-    Either<cuts_tiles<Config>(), CutTileList<Config, Types...>, SequenceTileList<Config, Types...>>;
-
 /// One warp finds what is cut, before the CTA's threads meet.
-template <class Config, class Mask, class Memory, class Arguments, class Params>
-ATTNJIT_DEVICE void find_cuts(const Memory& smem, const Arguments& arguments,
-                              const Params& params) {
+template <class Config, class Mask, class Tiling, class Arguments, class Params>
+ATTNJIT_DEVICE void find_cuts(CutWords words, const Arguments& arguments, const Params& params) {
   constexpr int kFinder = 4;  // others make the CTA's barriers
   if (warp_uniform(static_cast<int>(threadIdx.x >> 5)) != kFinder) return;
   const int lane = static_cast<int>(threadIdx.x & 31u);
-  CutFinder<Config, Mask, SequenceTiling<Config>, Arguments, Params>{{{arguments}, params, lane}}
-      .find(CutWords{smem.list(0)});
+  CutFinder<Config, Mask, Tiling, Arguments, Params>{{{arguments}, params, lane}}.find(words);
 }
 
 }  // namespace attnjit

@@ -38,4 +38,16 @@ struct CutTable {
   ATTNJIT_DEVICE i64 runs() const { return lse(3 * most, most); }
 };
 
+/// Writes the LSE of a row of a part, the tile's `row`, and with the first part which row that is:
+/// number() in the LSE, negative: nobody's.
+template <class Config, class Arguments, class Number>
+ATTNJIT_DEVICE void place_part(int slot, int row, float lse, const Number& number,
+                               const Arguments& arguments) {
+  const CutTable<Config::kTileM> table{arguments.partitions};
+  arguments.partial_lse[table.lse(slot, row)] = lse;
+  if (!is_first_slot(slot)) return;
+  arguments.partial_lse[table.row(slot >> 1, row)] =
+      __uint_as_float(static_cast<u32>(static_cast<int>(number())));
+}
+
 }  // namespace attnjit

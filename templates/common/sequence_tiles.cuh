@@ -3,6 +3,7 @@
 // device, by the producer's warp.
 #pragma once
 
+#include "common/cut_list.cuh"
 #include "common/sequences.cuh"
 #include "common/work_tiles.cuh"
 
@@ -61,11 +62,33 @@ struct SequenceTileList : SequenceList<Config, Mask, Tiling, Arguments, Params> 
   using Base = SequenceList<Config, Mask, Tiling, Arguments, Params>;
   using Base::Base;
 
+  ATTNJIT_DEVICE WorkTile whole(const SequenceTile& tile) const {
+    return tile_of_sequence<Config, Mask>(tile, *this, this->params);
+  }
+  ATTNJIT_DEVICE static void keep(WorkTile& work, int first, int end) {
+    const KvTiles kept = from_last({work.tile_begin, work.tile_end}, first, end);
+    work.tile_begin = kept.begin;
+    work.tile_end = kept.end;
+  }
   ATTNJIT_DEVICE WorkTile tile() const {
-    WorkTile work = tile_of_sequence<Config, Mask>(Base::tile(), *this, this->params);
+    WorkTile work = whole(Base::tile());
     if constexpr (Config::kSplit && !Base::kCuts) work = part_of<Config>(work, this->arguments);
     return work;
   }
 };
+
+/// The list of a launch of sequences that differ in length.
+template <bool kCuts, class Config, class Mask, class Arguments, class Params>
+struct SequenceTileListFor {
+  using Type = SequenceTileList<Config, Mask, Arguments, Params>;
+};
+template <class Config, class Mask, class Arguments, class Params>
+struct SequenceTileListFor<true, Config, Mask, Arguments, Params> {
+  using Type = CutTileList<Config, Mask, SequenceTiling<Config>, Arguments, Params,
+                           SequenceTileList<Config, Mask, Arguments, Params>>;
+};
+template <class Config, class... Types>
+using SequenceTileListOf =
+    typename SequenceTileListFor<cuts_tiles<Config>(), Config, Types...>::Type;
 
 }  // namespace attnjit

@@ -2,6 +2,7 @@
 // The spare warp where it finds a CTA's work tiles: it announces them to every other role.
 #pragma once
 
+#include "common/cut_list.cuh"
 #include "common/launch_control.cuh"
 #include "common/sequences.cuh"
 #include "sm100/tail.cuh"
@@ -27,7 +28,7 @@ ATTNJIT_DEVICE WorkTile work_of(const SequenceTile& tile, const Arguments& argum
   work.num_qo = has_second || Layout::kAlwaysTwo ? 2 : 1;
   work.partition = tile.partition;
   find_seen<Config, Mask>(work, has_second, arguments, params);
-  if constexpr (Config::kSplit) {
+  if constexpr (Config::kSplit && !cuts_tiles<Config>()) {
     const KvTiles part = part_of<Config>(work, arguments);
     work.seen_0 = intersect(work.seen_0, part);
     work.seen_1 = intersect(work.seen_1, part);
@@ -35,6 +36,22 @@ ATTNJIT_DEVICE WorkTile work_of(const SequenceTile& tile, const Arguments& argum
   find_last_tile<Config>(work, arguments);
   return work;
 }
+
+/// The tiles of sequences as work tiles, where some are cut.
+template <class Config, class Mask, class Arguments, class Params>
+struct SequenceWork : SequenceList<Config, Mask, SequenceTiling<Config>, Arguments, Params> {
+  using Base = SequenceList<Config, Mask, SequenceTiling<Config>, Arguments, Params>;
+  using Base::Base;
+
+  ATTNJIT_DEVICE WorkTile whole(const SequenceTile& tile) const {
+    return work_of<Config, Mask>(tile, this->arguments, this->params);
+  }
+  ATTNJIT_DEVICE static void keep(WorkTile& work, int first, int end) {
+    const KvTiles kept = from_last(work.all(), first, end);
+    work.seen_0 = intersect(work.seen_0, kept);
+    work.seen_1 = intersect(work.seen_1, kept);
+  }
+};
 
 /// A CTA's own work tile, and then those of CTAs that have not started, for which the load warp's
 /// thread asks (sm100/load.cuh). One warp.
@@ -70,6 +87,10 @@ ATTNJIT_DEVICE auto list_to_announce(const Smem<Config>& smem, const Arguments& 
     return TakenList<Config, Mask, Arguments, Params>{smem, arguments, params};
   } else if constexpr (Config::kCounted) {
     return WorkList<Config, Mask, Arguments, Params>(smem, arguments, params);
+  } else if constexpr (cuts_tiles<Config>()) {
+    using List = SequenceWork<Config, Mask, Arguments, Params>;
+    return CutTileList<Config, Mask, SequenceTiling<Config>, Arguments, Params, List>(
+        arguments, params, static_cast<int>(threadIdx.x & 31u), CutWords{smem.cuts()});
   } else {
     return SequenceList<Config, Mask, SequenceTiling<Config>, Arguments, Params>(
         arguments, params, static_cast<int>(threadIdx.x & 31u));
@@ -87,11 +108,17 @@ ATTNJIT_DEVICE void announce(const Smem<Config>& smem, const Arguments& argument
   KvSequence<Config> kv(smem, one_query_launch<Config>(arguments));
   Ring ring;
   int tail_parity = 0;
+  [[maybe_unused]] int asked_parity = 0;
   while (true) {
-    if constexpr (requires { list.find_late(); }) list.find_late();
-    const bool done = list.done();
+    bool done;
+    if constexpr (cuts_tiles<Config>()) {
+      done = !list.next();
+    } else {
+      if constexpr (requires { list.find_late(); }) list.find_late();
+      done = list.done();
+    }
     WorkTile work{};
-    if constexpr (Config::kCounted) {
+    if constexpr (Config::kCounted || cuts_tiles<Config>()) {
       if (!done) work = list.tile();
     } else {
       if (!done) work = work_of<Config, Mask>(list.tile(), arguments, params);
@@ -103,7 +130,10 @@ ATTNJIT_DEVICE void announce(const Smem<Config>& smem, const Arguments& argument
     }
     __syncwarp();
     ring.advance(kWorkSlots);
-    if (done) return;
+    if (done) {
+      if constexpr (cuts_tiles<Config>()) list.end();
+      return;
+    }
     if constexpr (LayoutOf<Config>::kTails) {
       const KvTiles all = work.all();
       if (work.template ends_past<Config>()) {
@@ -112,7 +142,13 @@ ATTNJIT_DEVICE void announce(const Smem<Config>& smem, const Arguments& argument
       }
       kv.skip(all.count());
     }
-    list.advance();
+    if constexpr (cuts_tiles<Config>()) {
+      // The next one goes to who is free first.
+      smem.wait(smem.answer_full(), asked_parity);
+      asked_parity ^= 1;
+    } else {
+      list.advance();
+    }
   }
 }
 

@@ -217,6 +217,31 @@ ATTNJIT_DEVICE float finish_part(const WorkTile& work, int head, int position, R
   return scale;
 }
 
+/// The same of a cut tile's part, of which it is the row `of_tile`.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE float finish_cut(const WorkTile& work, int head, int position, int of_tile,
+                                RowStatistics own, float*& partial, const Arguments& arguments) {
+  float lse;
+  const float scale = finish_row<Config, false>(own, 0.0f, lse);
+  const bool real = position < work.q_len;
+  const auto number = [&]() -> i64 {
+    return real ? lse_row<Config>(work, head, position, arguments) : -1;
+  };
+  const int slot = work.partition;
+  place_part<Config>(slot, of_tile, lse, number, arguments);
+  if constexpr (Config::kNumQo == 2) {
+    // The rows of a second query tile that is past the sequence are nobody's.
+    const auto none = [] { return i64{-1}; };
+    if (work.num_qo == 1) place_part<Config>(slot, kRows + of_tile, lse, none, arguments);
+  }
+  partial = nullptr;
+  if (real && lse != -infinity()) {
+    const CutTable<Config::kTileM> table{arguments.partitions};
+    partial = arguments.partial_o + table.lse(slot, of_tile) * Config::kOvDepth;
+  }
+  return scale;
+}
+
 // A statement that loads 16 columns of O, and makes values[i] of column i by INSTRUCTION.
 #define ATTNJIT_TAKE16(INSTRUCTION, OPERAND)                                                   \
   asm volatile(                                                                                \
@@ -356,16 +381,23 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       float weight_0 = 1.0f;
       float weight_1 = 0.0f;
       if (!Layout::kOneO && shared) own = merge(own, statistics(1), weight_0, weight_1);
-      const int position =
-          work.first_position + tile * Layout::kTileStep + own_row / Layout::kFused;
+      int position = work.first_position + tile * Layout::kTileStep + own_row / Layout::kFused;
+      if constexpr (Layout::kBoxQRows < kRows) {
+        if (own_row >= Layout::kBoxQRows) position = work.q_len;  // nobody's
+      }
       const int head = work.head + own_row % Layout::kFused;
       float sink = 0.0f;
       if constexpr (Config::kSink) sink = arguments.sink[head];
       float lse;
       float scale = finish_row<Config>(own, sink, lse);
       float* partial = nullptr;
-      const bool merged = is_merged<Config>(arguments);
-      if constexpr (Config::kSplit) {
+      const bool merged = is_merged<Config>(work, arguments);
+      if constexpr (cuts_tiles<Config>()) {
+        if (merged) {
+          scale = finish_cut<Config>(work, head, position, kRows * tile + own_row, own, partial,
+                                     arguments);
+        }
+      } else if constexpr (Config::kSplit) {
         if (merged) {
           scale = finish_part<Config, Mask>(work, head, position, own, partial, arguments, params);
         }

@@ -31,6 +31,8 @@
 //                                                    of a page, or of a sequence
 // where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
+//   ClaimWords* claims        where Config::kCuts: partitions are then the CTAs for whose parts
+//                             there is room (common/cut_table.cuh)
 // where Config::kMapped, of a map's lists for work tiles (maps/list_tiles.cuh)
 //   const int *list_counts, *list
 //   int map_batches, map_heads, heads_per_map, lists_per_map, rows_per_list, list_places
@@ -98,6 +100,9 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   }
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   if constexpr (Config::kOverlaps) await_prerequisites();
+  if constexpr (cuts_tiles<Config>()) {
+    find_cuts<Config, Mask, SequenceTiling<Config>>(CutWords{smem.cuts()}, arguments, params);
+  }
   if constexpr (Layout::kPair) {
     cluster_barrier();
   } else {

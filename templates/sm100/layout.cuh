@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common/blocks.cuh"
+#include "common/cut_table.cuh"
 #include "common/integers.cuh"
 #include "common/tcgen05.cuh"
 #include "common/waits.cuh"
@@ -267,8 +268,7 @@ struct LayoutOf {
   static constexpr int kPositions = kRows / kFused;
   /// From a CTA's query tile to its second one: a pair's tiles alternate.
   static constexpr int kTileStep = kPositions * kCtas;
-  /// Rows of a box of Q or O; those behind them belong to nobody. NOTE: where there are some, a
-  /// sequence has no more rows than one query tile (max_q_len): what follows it is past q_len.
+  /// Rows of a box of Q or O; those behind them belong to nobody.
   static constexpr int kBoxQRows = kPositions * kFused;
   static_assert(kPositions > 0, "a query tile holds whole groups of heads");
 
@@ -367,6 +367,9 @@ struct Smem : CtaMemory<Config> {
     return base + Config::kWorkOffset + static_cast<u32>(slot * kWorkBytes);
   }
 
+  /// What is known of cuts (common/cuts.cuh), where tiles are cut.
+  ATTNJIT_DEVICE u32 cuts() const { return work_slot(kWorkSlots); }
+
   /// S of a warpgroup is in tensor memory.
   ATTNJIT_DEVICE u32 s_full(int warpgroup) const { return barrier(Config::kBarSProd + warpgroup); }
   /// Part `part` of P is in tensor memory; the first also says that O may be added to.
@@ -403,7 +406,8 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 work_empty(int slot) const {
     return barrier(Config::kBarWork + kWorkSlots + slot);
   }
-  /// Where takes_over(): the answer to who asks for a work tile, and its barrier.
+  /// Where takes_over(): the answer to who asks for a work tile, and its barrier. Where tiles are
+  /// cut the barrier says that the next one may be claimed.
   ATTNJIT_DEVICE u32 answer() const { return work_slot(kWorkSlots); }
   ATTNJIT_DEVICE u32 answer_full() const { return barrier(Config::kBarTaken); }
 };

@@ -188,10 +188,19 @@ ATTNJIT_DEVICE int loaded_before_asking(int tiles) {
   return max(tiles - kLeft, 0);
 }
 
-/// Asks for the next work tile, where a CTA takes over others'. The answer before has been read.
+/// Asks for the next work tile: where a CTA takes over others', whose answer before has been read,
+/// and where it claims tiles.
 template <class Config>
 ATTNJIT_DEVICE void ask_for_work(const Smem<Config>& smem) {
-  if constexpr (takes_over<Config>()) ask_for_cta(smem.answer(), smem.answer_full());
+  if constexpr (takes_over<Config>()) {
+    ask_for_cta(smem.answer(), smem.answer_full());
+  } else if constexpr (cuts_tiles<Config>()) {
+    if constexpr (Config::kRowCopies) {
+      arrive_warp(smem.answer_full());
+    } else {
+      mbarrier_arrive(smem.answer_full());
+    }
+  }
 }
 
 /// Takes K and V in the order of the products (sm100/mma.cuh): with two query tiles K and V by
@@ -318,6 +327,7 @@ ATTNJIT_DEVICE void load_queries(const Smem<Config>& smem, const Arguments& argu
   for (ListOf<false, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
        list.advance()) {
     const WorkTile work = list.tile();
+    if constexpr (cuts_tiles<Config>()) ask_for_work(smem);
 #pragma unroll 1
     for (int tile = 0; tile < work.num_qo; ++tile) {
       const bool seen = work.share(tile).steps > 0;

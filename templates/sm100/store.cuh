@@ -22,7 +22,7 @@ ATTNJIT_DEVICE void store(const Smem<Config>& smem, const Arguments& arguments,
       const int row = work.q_begin + position;
       // The correction warps have written the rows of a partition, and those of a tile that ends
       // past its sequence.
-      const bool staged = !is_merged<Config>(arguments) &&
+      const bool staged = !is_merged<Config>(work, arguments) &&
                           !(Config::kRagged && position + Layout::kPositions > work.q_len);
       if constexpr (Layout::kOOverQ) {
         smem.wait(smem.o_staged(tile), static_cast<int>(parity >> tile & 1u));

@@ -2,6 +2,7 @@
 // The work of a CTA: which tiles of queries it computes, in which order, over which keys.
 #pragma once
 
+#include "common/cut_table.cuh"
 #include "common/partitions.cuh"
 #include "common/ring.cuh"
 #include "common/sequence_lengths.cuh"
@@ -194,9 +195,11 @@ ATTNJIT_DEVICE int worker() {
 template <class Config>
 struct SequenceTiling {
   static constexpr bool kKvLens = LayoutOf<Config>::kKvLens;
-  static constexpr bool kPairTiles = false;
+  static constexpr bool kPairTiles = cuts_tiles<Config>();
   static constexpr bool kPartsOutside = false;
-  static constexpr bool kFindsLate = true;
+  static constexpr bool kFindsLate = !cuts_tiles<Config>();
+  // NOTE: not a variable, which kernels that cut nothing would have, too.
+  enum : int { kTilePositions = Config::kNumQo * LayoutOf<Config>::kTileStep };
   template <class Arguments>
   ATTNJIT_DEVICE static int heads(const Arguments& arguments) {
     return arguments.num_q_heads / LayoutOf<Config>::kFused;
@@ -205,6 +208,7 @@ struct SequenceTiling {
   ATTNJIT_DEVICE static int tiles(int q_len, const Arguments& arguments) {
     return tiles_of<Config>(q_len, arguments);
   }
+  ATTNJIT_DEVICE static bool few_rows(int q_len) { return q_len <= LayoutOf<Config>::kTileStep; }
 };
 
 template <class Config, class Arguments>

@@ -682,7 +682,7 @@ struct Consumer {
       output_scale[half] *= value_scale<Config>(rows.work, arguments);
       seen[half] = is_row(rows, half) && lse != -infinity();
       if constexpr (cuts_tiles<Config>()) {
-        if ((lane & 3) == 0) place_part(rows, half, lse);
+        if ((lane & 3) == 0) place_part_row(rows, half, lse);
         return;
       }
       if ((lane & 3) == 0 && is_row(rows, half)) {
@@ -702,20 +702,15 @@ struct Consumer {
     store_partial<Config>(output_scale, arguments, rows.work, rows.first_row, seen, lane);
   }
 
-  /// Writes the LSE of a row of a part of a cut tile, and with the first part which row that is.
-  ATTNJIT_DEVICE void place_part(const Rows& rows, int half, float lse) {
-    const CutTable<Config::kTileM> table{arguments.partitions};
-    const int slot = rows.work.partition, row = rows.first_row + 8 * half;
-    const int of_tile = row - rows.work.first_row;
-    arguments.partial_lse[table.lse(slot, of_tile)] = lse;
-    if (!is_first_slot(slot)) return;
-    i64 number = -1;
-    if (is_row(rows, half)) {
-      number =
-          lse_row<Config>(rows.work, rows.scores.row[half].h, position_of<Config>(row), arguments);
-    }
-    arguments.partial_lse[table.row(slot >> 1, of_tile)] =
-        __uint_as_float(static_cast<u32>(number));
+  /// As place_part(): of a row of a cut tile's part.
+  ATTNJIT_DEVICE void place_part_row(const Rows& rows, int half, float lse) {
+    const int row = rows.first_row + 8 * half;
+    const auto number = [&]() -> i64 {
+      if (!is_row(rows, half)) return -1;
+      return lse_row<Config>(rows.work, rows.scores.row[half].h, position_of<Config>(row),
+                             arguments);
+    };
+    place_part<Config>(rows.work.partition, row - rows.work.first_row, lse, number, arguments);
   }
 
   /// Says that the partitions which are no work, those but `parts`, saw no key. The merge reads the

@@ -43,8 +43,8 @@
 //   unsigned* wait_records
 #pragma once
 
-#include "common/cut_list.cuh"
 #include "common/sequence_runs.cuh"
+#include "common/sequence_tiles.cuh"
 #include "common/work_runs.cuh"
 #include "sm90/box_copies.cuh"
 #include "sm90/consumer.cuh"
@@ -97,7 +97,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
   if constexpr (Config::kOverlaps) await_prerequisites();
   if constexpr (deals_head_runs<Config>()) find_sequence_run<Config, Mask>(smem, arguments, params);
   if constexpr (cuts_tiles<Config>() && kLengthsDiffer<Config>) {
-    find_cuts<Config, Mask>(smem, arguments, params);
+    find_cuts<Config, Mask, SequenceTiling<Config>>(CutWords{smem.list(0)}, arguments, params);
   }
   __syncthreads();
 

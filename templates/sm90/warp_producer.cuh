@@ -4,8 +4,8 @@
 // Copies load K and V.
 #pragma once
 
-#include "common/cut_list.cuh"
 #include "common/sequence_runs.cuh"
+#include "common/sequence_tiles.cuh"
 #include "sm90/published_list.cuh"
 #include "sm90/query_copies.cuh"
 #include "sm90/tile_copies.cuh"

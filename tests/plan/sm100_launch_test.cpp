@@ -247,6 +247,7 @@ TEST(Sm100Launch, RopePartsOfTheirOwnTypeAreTensors) {
 TEST(Sm100Launch, ARaggedBatchHasNoMoreTilesThanItsRowsFill) {
   AttentionSpec spec = dense(128);
   spec.ragged = true;
+  spec.num_partitions = 1;
   const KernelPlan plan = plan_of(spec);
   LaunchShapes shapes;
   shapes.batch = 100;
@@ -277,6 +278,60 @@ TEST(Sm100Launch, NothingToDoIsAnEmptyGrid) {
   const KernelPlan plan = plan_of(dense(64));
   EXPECT_EQ(launch_of(plan, 0, 5, 5).grid[0], 0U);
   EXPECT_EQ(launch_of(plan, 1, 0, 5).grid[0], 0U);
+}
+
+// A CTA per SM claims tiles, and there is room for two parts of each where one may be cut.
+TEST(Sm100Launch, ARaggedBatchIsCutOnTheDevice) {
+  AttentionSpec spec = dense(128);
+  spec.group = 4;
+  spec.page_size = 16;
+  spec.ragged = true;
+  const KernelPlan plan = plan_of(spec);
+  EXPECT_TRUE(plan.sm100->cuts && plan.sm100->published);
+  EXPECT_EQ(plan.partials.cut_rows, 256);
+  LaunchShapes shapes;
+  shapes.batch = 40;
+  shapes.q_len = 512;
+  shapes.total_q = 1100;
+  shapes.num_pages = shapes.max_pages = 1000;
+  const auto launches = [&](std::int32_t kv_len, const DeviceShape& device) {
+    shapes.kv_len = kv_len;
+    return *plan_launch(plan, shapes, {}, {}, device);
+  };
+  const LaunchSequence longer = launches(16000, {.sm_count = 148});
+  ASSERT_EQ(longer.launches.size(), 2U);
+  EXPECT_EQ(longer.launches[0].grid[0], 148U);
+  EXPECT_EQ(int_argument(plan, longer.launches[0], "partitions"), 148);
+  EXPECT_EQ(int_argument(plan, longer.launches[0], "one_query"), 0);
+  constexpr std::int64_t kSlots = 2 * 148 * 256;
+  EXPECT_EQ(longer.workspaces.at(1).bytes, kSlots * 128 * 4);
+  EXPECT_EQ(longer.workspaces.at(2).bytes, 4 * (kSlots + 148 * 257 + 1));
+  EXPECT_EQ(launches(2816, {.sm_count = 148}).launches.size(), 2U);
+  EXPECT_EQ(launches(2800, {.sm_count = 148}).launches.size(), 2U);
+  EXPECT_EQ(launches(2688, {.sm_count = 148}).launches.size(), 1U);
+  // What is not split takes one query tile where tiles are few.
+  shapes.batch = 2;
+  shapes.q_len = 200;
+  shapes.total_q = 300;
+  EXPECT_EQ(int_argument(plan, launches(2000, {.sm_count = 148}).launches[0], "one_query"), 1);
+}
+
+TEST(Sm100Launch, WhatIsNotCut) {
+  AttentionSpec spec = dense(128);
+  spec.ragged = true;
+  const auto cuts = [](const AttentionSpec& one) { return plan_of(one).sm100->cuts; };
+  EXPECT_TRUE(cuts(spec));
+  for (const int partitions : {1, 3}) {
+    AttentionSpec fixed = spec;
+    fixed.num_partitions = partitions;
+    EXPECT_FALSE(cuts(fixed));
+  }
+  AttentionSpec keys = spec;
+  keys.partition_keys = 128;
+  EXPECT_FALSE(cuts(keys));
+  AttentionSpec mapped = spec;
+  mapped.mask.kind = MaskSpec::Kind::kMaterialized;
+  EXPECT_FALSE(cuts(mapped));
 }
 
 }  // namespace

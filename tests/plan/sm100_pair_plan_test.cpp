@@ -89,6 +89,8 @@ TEST(Sm100Plan, PairsOfCtasWhereTheCallerSays) {
     EXPECT_TRUE(plan_of(spec, pair).supported) << plan_of(spec, pair).reason;
     EXPECT_EQ(plan_of(spec, pair).main().cluster, 2);
     EXPECT_EQ(plan_of(spec).main().cluster, 1);
+    spec.num_partitions = 0;
+    EXPECT_FALSE(plan_of(spec, pair).supported);
   }
   AttentionSpec deep = dense(192);
   deep.ov_depth = 128;

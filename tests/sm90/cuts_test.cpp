@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "../cuts_fixture.h"
 #include "../list_kernel.h"
-#include "plan/sm90/sm90_plan.h"
 
 namespace attnjit::sm90 {
 namespace {
@@ -23,8 +23,8 @@ using namespace kernel_test;
 // has, and of each the sequence, the group, the first row, the KV tiles and the slot.
 constexpr int kTileM = 128, kTileN = 64, kGroup = 4;
 constexpr const char* kKernel = R"(
-#include "common/cut_list.cuh"
 #include "common/mask.cuh"
+#include "common/sequence_tiles.cuh"
 using namespace attnjit;
 struct Config {
   static constexpr bool kRagged = true, kRaggedKv = false, kKvLensExcludeNew = false;
@@ -53,7 +53,7 @@ extern "C" __global__ void deal(const int* kv_lens, const int* q_offsets, int* o
   CutFinder<Config, CausalMask, SequenceTiling<Config>, Arguments, NoParams>{
       {{arguments}, params, lane}}.find(words);
   __syncwarp();
-  CutTileList<Config, CausalMask, Arguments, NoParams> list(arguments, params, lane, words);
+  SequenceTileListOf<Config, CausalMask, Arguments, NoParams> list(arguments, params, lane, words);
   int* const own = out + blockIdx.x * (1 + 6 * most);
   int count = 0;
   for (; list.next() && count < most; ++count) {
@@ -257,130 +257,19 @@ TEST_F(Sm90Cuts, WhatIsEvenStaysWhole) {
   EXPECT_EQ(expect_each_once(many, deal(many)), 0);
 }
 
-AttentionSpec cut_spec(int heads, int group, int depth, int page_size) {
-  AttentionSpec spec = of_sequences(
-      with_group(base_spec(Arch::kSm90a, heads, group, depth, mask_of(MaskSpec::Kind::kCausal)),
-                 heads, group),
-      page_size, true);
-  spec.num_partitions = 0;
-  return spec;
-}
-
-struct Case {
-  AttentionSpec spec;
-  Lengths lengths;
-  std::vector<int> sm_counts;
-};
-class Sm90CutKernels : public KernelTest {
+class Sm90CutKernels : public CutsTest {
  protected:
-  static void expect_all(const std::vector<Case>& cases, std::size_t usually) {
-    for (const auto& [spec, lengths, sm_counts] : some_of(cases, usually)) {
-      SCOPED_TRACE(spec_to_json(spec));
-      const auto kernel = compiled(spec);
-      ASSERT_TRUE(kernel);
-      EXPECT_TRUE(kernel->generated.plan.sm90->cuts);
-      const auto problem = problem_of(spec, lengths);
-      ASSERT_TRUE(problem);
-      for (const int sm_count : some_of(sm_counts)) {
-        SCOPED_TRACE(sm_count);
-        const auto sequence = launches_of(*kernel, *problem, problem->launch_shapes(), sm_count);
-        EXPECT_EQ(sequence.launches.size(), 2U);
-        const auto done = run(*kernel, *problem, sequence, static_cast<std::uint64_t>(sm_count));
-        ASSERT_TRUE(done);
-        expect_right(*problem, *done);
-      }
-    }
-  }
+  Sm90CutKernels() : CutsTest(Arch::kSm90a) {}
 };
 
-// One tile in many parts, several tiles of one run, parts without a key, idle consumers.
-TEST_F(Sm90CutKernels, Chunks) {
-  AttentionSpec sinks = cut_spec(4, 4, 128, 16);
-  sinks.sink = true;
-  AttentionSpec outside = sinks;
-  outside.lse_includes_sink = false;
-  expect_all({{cut_spec(4, 2, 104, 16), {{20, 1, 3, 1}, {70, 5000, 300, 100}}, {5, 9}},
-              {sinks, {{70, 1}, {2100, 3000}}, {7, 12}},
-              {outside, {{1, 0, 100}, {1500, 5, 1900}}, {5}},
-              {cut_spec(3, 3, 104, 64), {{1, 200}, {2500, 2600}}, {9}}},
-             2);
-}
-
-TEST_F(Sm90CutKernels, LayoutsOfKeys) {
-  AttentionSpec rows = cut_spec(4, 2, 104, 0);
-  rows.ragged_kv = true;
-  AttentionSpec excluded = cut_spec(4, 4, 104, 128);
-  excluded.kv_lens_exclude_new = true;
-  expect_all({{rows, {{30, 1, 2}, {2500, 3000, 5}}, {6, 11}},
-              {excluded, {{9, 1, 40}, {2000, 70, 1800}}, {7}}},
-             1);
-}
-
-TEST_F(Sm90CutKernels, TypesAndMasks) {
-  AttentionSpec eight = cut_spec(4, 4, 128, 16);
-  eight.qkv_dtype = Dtype::kE4m3;
-  AttentionSpec window = cut_spec(4, 2, 104, 16);
-  window.mask = tree(MaskSpec::Kind::kAnd, {mask_of(MaskSpec::Kind::kCausal), window_of(1600)});
-  AttentionSpec deep = cut_spec(4, 2, 256, 16);
-  AttentionSpec floats = cut_spec(2, 1, 104, 16);
-  floats.output_dtype = Dtype::kF32;
-  floats.return_lse = false;
-  const Lengths lengths{{40, 1, 1}, {2100, 70, 2500}};
-  expect_all({{deep, lengths, {9}},
-              {window, {{40, 1}, {2600, 3000}}, {9}},
-              {eight, lengths, {7}},
-              {floats, lengths, {5}}},
-             3);
-}
-
-// Heads of 64, as gpt-oss has them: KV tiles are longer, and Q has one buffer.
-TEST_F(Sm90CutKernels, ShallowHeads) {
-  AttentionSpec sinks = cut_spec(8, 8, 64, 64);
-  sinks.sink = true;
-  AttentionSpec window = cut_spec(8, 8, 64, 16);
-  window.mask = window_of(3000);
-  window.sink = true;
-  expect_all({{cut_spec(4, 2, 64, 16), {{70, 1, 3, 1}, {3500, 5000, 300, 100}}, {5, 9}},
-              {sinks, {{4, 1, 2}, {6000, 700, 3000}}, {7}},
-              {window, {{3, 1}, {5000, 3300}}, {5}},
-              {cut_spec(4, 4, 80, 16), {{30, 1}, {2500, 3000}}, {6}}},
-             3);
-}
-
-// Where pages do not hold whole boxes one of the warps that copy rows finds the work for all.
-TEST_F(Sm90CutKernels, RowsOfPages) {
-  AttentionSpec sinks = cut_spec(8, 8, 64, 1);
-  sinks.sink = true;
-  AttentionSpec window = cut_spec(2, 1, 128, 1);
-  window.mask = window_of(1700);
-  AttentionSpec eight = cut_spec(4, 4, 128, 4);
-  eight.qkv_dtype = Dtype::kE4m3;
-  AttentionSpec upcast = cut_spec(4, 4, 64, 1);
-  upcast.kv_dtype = Dtype::kE4m3;
-  expect_all({{sinks, {{4, 1, 2, 1}, {3500, 70, 2100, 1}}, {9, 5}},
-              {cut_spec(4, 2, 104, 3), {{70, 0, 1}, {1900, 30, 2600}}, {6}},
-              {window, {{3, 40}, {2000, 2300}}, {5}},
-              {eight, {{40, 1, 1}, {2100, 70, 2500}}, {7}},
-              {upcast, {{4, 1}, {2000, 2900}}, {5}}},
-             3);
-}
-
-// A launch of short keys has no merge; nor has one of one SM.
-TEST_F(Sm90CutKernels, ShortKeysAreWrittenWhole) {
-  const AttentionSpec spec = cut_spec(4, 2, 104, 16);
-  const auto kernel = compiled(spec);
-  ASSERT_TRUE(kernel);
-  for (const auto& [lengths, sm_count] :
-       {std::pair<Lengths, int>{{{5, 1}, {700, 300}}, 8}, {{{5, 1}, {3000, 300}}, 1}}) {
-    const auto problem = problem_of(spec, lengths);
-    ASSERT_TRUE(problem);
-    const auto sequence = launches_of(*kernel, *problem, problem->launch_shapes(), sm_count);
-    EXPECT_EQ(sequence.launches.size(), 1U);
-    const auto done = run(*kernel, *problem, sequence);
-    ASSERT_TRUE(done);
-    expect_right(*problem, *done);
-  }
-}
+TEST_F(Sm90CutKernels, Chunks) { expect_all(chunks(), 2); }
+TEST_F(Sm90CutKernels, LayoutsOfKeys) { expect_all(layouts_of_keys(), 1); }
+TEST_F(Sm90CutKernels, TypesAndMasks) { expect_all(types_and_masks(), 3); }
+TEST_F(Sm90CutKernels, ShallowHeads) { expect_all(shallow_heads(), 3); }
+TEST_F(Sm90CutKernels, RowsOfPages) { expect_all(rows_of_pages(), 3); }
+TEST_F(Sm90CutKernels, OddGroups) { expect_all(odd_groups(), 1); }
+TEST_F(Sm90CutKernels, TheMergeIsNeeded) { expect_merge_needed(); }
+TEST_F(Sm90CutKernels, ShortKeysAreWrittenWhole) { expect_short_keys_whole(); }
 
 }  // namespace
 }  // namespace attnjit::sm90

@@ -22,7 +22,7 @@ FamilyTraits family_traits(const SpecFacts& spec) {
     case FamilyId::kSm90:
       return {.cuts_ragged = true, .maps = true};
     case FamilyId::kSm100:
-      return {.maps = true, .lists = true};
+      return {.cuts_ragged = true, .maps = true, .lists = true};
     case FamilyId::kSm90Mla:
     case FamilyId::kSm100Mla:
       return {};

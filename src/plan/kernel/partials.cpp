@@ -22,13 +22,16 @@ bool written_whole(const SpecFacts& spec, std::int32_t partitions) {
 bool merges(const SpecFacts& spec) { return !spec.merge && (spec.accumulate || splits(spec)); }
 
 bool cuts_ragged(const SpecFacts& spec) {
-  // NOTE: who finds and claims work would spill where K and V of more columns are upcast; and
-  // beside custom masks and scales of keys, but where KV tiles are short and come by TMA.
+  if (!spec.ragged || !family_traits(spec).cuts_ragged) return false;
+  const bool custom = spec.contains(MaskSpec::Kind::kCustom);
+  // NOTE: who finds and claims work would spill: of sm_103a beside custom masks and scales of keys.
+  if (family_id(spec) == FamilyId::kSm100) return !(custom && spec.key_scales);
+  // NOTE: the same of sm_90a where K and V of more columns are upcast; and beside custom masks and
+  // scales of keys, but where KV tiles are short and come by TMA.
   const bool short_tiles = spec.qk_depth > 192 || (spec.qk_depth > 96 && spec.ov_depth <= 128);
   const bool fits = short_tiles && !spec.copies_rows && !spec.upcasts_kv;
-  const bool lacks = spec.contains(MaskSpec::Kind::kCustom) || spec.key_scales;
-  return spec.ragged && family_traits(spec).cuts_ragged &&
-         (fits || (!lacks && !(spec.upcasts_kv && spec.qk_depth > 192)));
+  const bool lacks = custom || spec.key_scales;
+  return fits || (!lacks && !(spec.upcasts_kv && spec.qk_depth > 192));
 }
 
 bool splits(const SpecFacts& spec) {

@@ -189,6 +189,12 @@ PartitionChoice sequence_stream_k_partitions(const SplitWork& work, std::int32_t
   return {static_cast<std::int32_t>(std::max(fewer, most)), static_cast<std::int32_t>(fewer)};
 }
 
+PartitionChoice cut_partitions(const SplitWork& work, const LaunchShapes& shapes, int ctas) {
+  constexpr std::int64_t kLeastSteps = 22;  // kLeastCut ticks, and some
+  if (work.kv_tiles < kLeastSteps || work.tiles > kMaxTiles / shapes.batch / ctas) return {};
+  return {.partitions = ctas};
+}
+
 std::int32_t best_partitions(const SplitWork& work, const SmRates& rates,
                              const DeviceShape& device) {
   constexpr std::int64_t kMaxPartitions = 64;

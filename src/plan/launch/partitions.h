@@ -55,6 +55,10 @@ std::optional<std::int32_t> fixed_partitions(const SpecFacts& spec, const Launch
 PartitionChoice sequence_stream_k_partitions(const SplitWork& work, std::int32_t even,
                                              std::int32_t batch, std::int64_t teams);
 
+/// The CTAs that may cut tiles, whose parts the workspace has room for (templates/common/cuts.cuh);
+/// 1: none is long enough, or there are so many tiles that none is long beside them.
+PartitionChoice cut_partitions(const SplitWork& work, const LaunchShapes& shapes, int ctas);
+
 /// The partitions that a launch chooses: those that take the least time.
 std::int32_t best_partitions(const SplitWork& work, const SmRates& rates,
                              const DeviceShape& device);

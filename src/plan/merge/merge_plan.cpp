@@ -89,7 +89,10 @@ Status merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t ba
   std::int64_t ctas_per_sm = may_be_whole ? kFewCtasPerSm : kCtasPerSm;
   if (may_be_whole && plan.partials.stream_k == StreamK::kHeads && choice.even_parts == 1)
     ctas_per_sm = 1;
-  if (plan.partials.cut_rows > 0) ctas_per_sm = kFewCtasPerSm;
+  // Rows of taller tiles are more than so few warps would merge while others wait.
+  if (plan.partials.cut_rows > 0) {
+    ctas_per_sm = plan.partials.cut_rows > 192 ? 2 * kFewCtasPerSm : kFewCtasPerSm;
+  }
   const std::int64_t merged =
       plan.partials.cut_rows > 0 ? std::int64_t{pairs} * plan.partials.cut_rows : rows;
   const std::int64_t ctas = std::min((merged + rows_per_cta - 1) / rows_per_cta,

@@ -13,15 +13,17 @@
 namespace attnjit {
 namespace {
 
-constexpr const char* kDecodes =
-    "a sequence has few rows (max_q_len): those of all the heads of a group fit a Q tile";
+constexpr const char* kAnyGroup =
+    "keys of decodes (max_q_len) and of sequences that differ in length are loaded once for all "
+    "the "
+    "heads of a group";
 constexpr const char* kWholeGroups =
     "a CTA's Q tile holds no whole group of heads, and a TMA box takes whole groups";
 
 }  // namespace
 
 const char* sm100_why_groups(const Sm100Variant& body) {
-  return body.fuse_gqa ? kDecodes : kWholeGroups;
+  return body.fuse_gqa ? kAnyGroup : kWholeGroups;
 }
 
 std::string sm100_ring_reason(const Sm100Ring& ring, const Fa4Config& reference,

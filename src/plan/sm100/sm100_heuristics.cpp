@@ -84,6 +84,8 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
   const SpecFacts& spec = resolved;
   plan.mapped = walks_map(resolved);
   plan.published = lists_sequences(spec);
+  plan.cuts = splits(spec) && spec.num_partitions == 0 && spec.partition_keys == 0 &&
+              cuts_ragged(spec) && !plan.mapped;
   plan.can_persist = !plan.published && !spec.lengths_differ;
   // A warp publishes what is taken over, which is not there for pairs.
   plan.can_take_over = plan.can_persist && !pair && !plan.mapped && !plan.spec->upcasts_kv;

@@ -98,7 +98,7 @@ void add_sm100(const SpecFacts& /*spec*/, const Sm100Plan& plan, Json& json) {
   add_members(plan, json, FIELD(can_switch_to_1q), FIELD(persistent), FIELD(exp2_pairs),
               FIELD(exp2_fma_pairs), FIELD(rescale_threshold), FIELD(p_bias), FIELD(row_copies),
               std::pair{"upcasts_kv", plan.spec->upcasts_kv}, FIELD(published), FIELD(skips_tiles),
-              FIELD(many_gaps), FIELD(mapped), FIELD(split), FIELD(partition_tiles));
+              FIELD(many_gaps), FIELD(mapped), FIELD(split), FIELD(cuts), FIELD(partition_tiles));
   Json roles = Json::array();
   for (const Sm100Role& role : plan.roles) {
     roles.push_back({{"name", std::string(to_string(role.id))},

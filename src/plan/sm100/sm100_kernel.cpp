@@ -5,6 +5,7 @@
 
 #include "plan/kernel/constants.h"
 #include "plan/kernel/partials.h"
+#include "plan/kernel/sequence.h"
 #include "plan/kernel/signature.h"
 #include "plan/map/map_plan.h"
 #include "plan/sm100/sm100_plan.h"
@@ -88,7 +89,7 @@ void add_rings(const Sm100Variant& body, const std::string& suffix, Constants& c
 }
 
 // What they share.
-void add_body(const Sm100Variant& body, Constants& constants) {
+void add_body(const Sm100Variant& body, bool takes_over, Constants& constants) {
   constants.add_bool("kFusedKv", body.use_fused_kv);
   constants.add("kKStageBytes", body.k_stage_bytes);
   constants.add("kVStageBytes", body.use_fused_kv ? body.k_stage_bytes : body.v_stage_bytes);
@@ -99,7 +100,7 @@ void add_body(const Sm100Variant& body, Constants& constants) {
     constants.add(constant, barrier_index(body, group));
   }
   if (const std::int64_t taken = barrier_index(body, Sm100Barrier::kTaken); taken >= 0) {
-    constants.add_bool("kLaunchControl", true);
+    if (takes_over) constants.add_bool("kLaunchControl", true);
     constants.add("kBarTaken", taken);
   }
   constants.add("kOBuffers", body.num_o_buffers);
@@ -168,8 +169,12 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add_bool("kOverlaps", overlaps(sm100));
   constants.add_bool("kSplit", sm100.split);
   constants.add("kPartitionTiles", sm100.partition_tiles);
+  if (sm100.cuts) {
+    constants.add_bool("kCuts", true);
+    constants.add("kTileM", variant.BM);
+  }
   constants.add_bool("kMergeOnePart", merges_one_part(spec));
-  add_body(variant, constants);
+  add_body(variant, sm100.takes_over(), constants);
   add_rings(variant, "", constants);
   if (sm100.can_switch_to_1q) add_rings(sm100.variants.back(), "1Q", constants);
   for (const auto& [region, constant] : kTmemRegions) {
@@ -268,6 +273,11 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
   if (spec.own_rope) maps = kRopeMaps;
   kernel.parameters = forward_parameters(plan, maps, numbers);
   if (loads_by_threads(sm100)) add_key_parameters(plan, kernel.parameters);
+  if (sm100.cuts) {
+    kernel.parameters.push_back(
+        workspace_parameter(plan, WorkspaceId::kClaims, "attnjit::ClaimWords"));
+    plan.partials.cut_rows = static_cast<int>(variant.BM);
+  }
   add_partial_parameters(plan, kernel.parameters);
   if (sm100.mapped) {
     add_map_parameters(plan, kernel.parameters);

@@ -91,13 +91,13 @@ std::int64_t ragged_tiles(const LaunchShapes& shapes, std::int64_t rows) {
 // Whether the body with one query tile a CTA does a launch better: it has the rows of one such tile
 // at most, or two tiles per CTA would leave half of the SMs idle (prefer_1q's rule).
 bool prefers_1q(const Sm100Plan& sm100, const SpecFacts& spec, const LaunchShapes& shapes,
-                const DeviceShape& device) {
+                const DeviceShape& device, bool splits) {
   if (!sm100.can_switch_to_1q) return false;
   const Sm100Variant& two = sm100.variants.front();
   const Sm100Variant& one = sm100.variants.back();
   if (shapes.q_len <= one.BM_eff) return true;
   // Parts of the keys fill the SMs.
-  if (sm100.split) return false;
+  if (splits) return false;
   const std::int64_t heads = two.fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads;
   const std::int64_t tiles = (std::int64_t{shapes.q_len} + two.BM_eff - 1) / two.BM_eff;
   if (spec.ragged) return ragged_tiles(shapes, two.BM_eff) * heads <= device.sm_count / 2;
@@ -114,12 +114,14 @@ struct QueryTiles {
   std::int64_t of_head = 0;      ///< of all sequences: no fewer than there can be
 };
 
+// `partitions`: of the launch.
 QueryTiles query_tiles(const KernelPlan& plan, const LaunchShapes& shapes,
-                       const DeviceShape& device) {
+                       const DeviceShape& device, std::int32_t partitions) {
   const SpecFacts& spec = plan.spec;
   const std::vector<Sm100Variant>& bodies = plan.sm100->variants;
   QueryTiles tiles;
-  tiles.one_query = prefers_1q(*plan.sm100, spec, shapes, device);
+  const bool splits = plan.sm100->split && (!spec.ragged || partitions > 1);
+  tiles.one_query = prefers_1q(*plan.sm100, spec, shapes, device, splits);
   tiles.body = tiles.one_query ? &bodies.back() : &bodies.front();
   tiles.heads = tiles.body->fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads;
   const std::int64_t rows = tiles.body->BM_eff * plan.sm100->cluster;
@@ -142,18 +144,25 @@ std::int32_t sm100_partitions(const KernelPlan& plan, const LaunchShapes& shapes
                               const DeviceShape& device) {
   const SpecFacts& spec = plan.spec;
   if (const auto fixed = fixed_partitions(spec, shapes)) return *fixed;
-  const QueryTiles tiles = query_tiles(plan, shapes, device);
+  constexpr std::int32_t kSome = 2;
+  const QueryTiles tiles = query_tiles(plan, shapes, device, kSome);
   const Sm100Variant& body = *tiles.body;
   SplitWork work = split_work(spec, shapes, tiles.of_head, tiles.heads, body.BN);
   work.kv_tile_bytes = static_cast<double>(body.k_stage_bytes + body.v_stage_bytes) *
                        size_of(spec.type_of_kv()) / size_of(spec.qkv_dtype);
   work.tile_flop = 2.0 * static_cast<double>(body.BM * body.BN) * (spec.qk_depth + spec.ov_depth);
+  if (plan.sm100->cuts) {
+    return cut_partitions(work, shapes, std::max(device.sm_count, 1)).partitions;
+  }
+  // Lengths do not tell the work of a map's tiles, and parts of all cost more than they gain.
+  if (spec.ragged && spec.max_q_len == 0) return 1;
   return best_partitions(work, kRates, device);
 }
 
 std::int32_t sm100_rows_per_list(const KernelPlan& plan, const LaunchShapes& shapes,
                                  const DeviceShape& device) {
-  return query_tiles(plan, shapes, device).body->BM_eff > kMapBlock ? 2 : 1;
+  const std::int32_t partitions = sm100_partitions(plan, shapes, device);
+  return query_tiles(plan, shapes, device, partitions).body->BM_eff > kMapBlock ? 2 : 1;
 }
 
 Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
@@ -161,7 +170,7 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
   const SpecFacts& spec = plan.spec;
   const LaunchShapes& shapes = request.shapes;
   const LaunchTensors& tensors = request.tensors;
-  const QueryTiles tiles = query_tiles(plan, shapes, request.device);
+  const QueryTiles tiles = query_tiles(plan, shapes, request.device, request.parts.partitions);
   const Sm100Variant& body = *tiles.body;
   const std::int64_t heads = tiles.heads;
   const std::int64_t m_tiles = tiles.of_sequence;

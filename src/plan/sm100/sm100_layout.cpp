@@ -124,7 +124,9 @@ void lay_out_tmem(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
 Sm100LayoutRequest sm100_layout_request(const SpecFacts& spec, const Sm100Plan& plan) {
   Sm100LayoutRequest tile;
   tile.group = spec.group;
-  tile.decodes = spec.decodes(kSm100TileRows);
+  // Of larger groups a tile has one position, and many rows are nobody's.
+  tile.any_group = spec.decodes(kSm100TileRows) ||
+                   (spec.lengths_differ && !plan.mapped && spec.group < kSm100TileRows / 2);
   tile.qk_depth = spec.qk_depth;
   tile.ov_depth = spec.ov_depth;
   tile.qkv_size = size_of(spec.qkv_dtype);
@@ -133,12 +135,15 @@ Sm100LayoutRequest sm100_layout_request(const SpecFacts& spec, const Sm100Plan& 
   tile.output_size = size_of(spec.o_dtype);
   tile.published = plan.published;
   tile.takes_over = plan.published && plan.takes_over();
+  tile.cuts = plan.cuts;
   tile.one_work_tile = plan.one_work_tile();
   // What one warp says to all others. Where CTAs walk a list each role counts for itself.
   tile.work_bytes = kSm100WorkBytes * (tile.published       ? kSm100WorkSlots
                                        : tile.one_work_tile ? 1
                                                             : 0) +
-                    (tile.takes_over ? kSm100AnswerBytes : 0);
+                    (tile.takes_over ? kSm100AnswerBytes
+                     : tile.cuts     ? kSm100CutBytes
+                                     : 0);
   tile.upcasts_kv = spec.upcasts_kv;
   tile.row_copies = spec.copies_rows && !tile.upcasts_kv;
   tile.tails = spec.lengths_differ && !tile.row_copies && !tile.upcasts_kv;
@@ -196,8 +201,9 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   v.BN = tile.BN;
   v.q_tile_rows = v.BM / tile.num_qo;
   // Whole positions a Q box: the reference asks this of MMA_M, which is two boxes of a pair.
-  // Elsewhere rows are left over, which few rows do not miss.
-  v.fuse_gqa = tile.group > 1 && (v.q_tile_rows % tile.group == 0 || tile.decodes) && !tile.is_mla;
+  // Elsewhere rows are left over.
+  v.fuse_gqa =
+      tile.group > 1 && (v.q_tile_rows % tile.group == 0 || tile.any_group) && !tile.is_mla;
   v.BM_eff = v.fuse_gqa ? v.BM / v.q_tile_rows * (v.q_tile_rows / tile.group) : v.BM;
   v.qk_depth = tile.qk_depth;
   v.ov_depth = tile.ov_depth;
@@ -256,7 +262,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
     add_barriers(v, Sm100Barrier::kWork, "work_prod", kSm100WorkSlots, 1);
     add_barriers(v, Sm100Barrier::kWork, "work_cons", kSm100WorkSlots, work_readers(tile));
   }
-  if (tile.takes_over) v.barriers.push_back({Sm100Barrier::kTaken, "taken_prod", 1});
+  if (tile.takes_over || tile.cuts) v.barriers.push_back({Sm100Barrier::kTaken, "taken_prod", 1});
   smem.add(Sm100Region::kBarriers,
            static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);
   v.smem_bytes = smem.end_of_last();

@@ -33,7 +33,9 @@ struct Sm100LayoutRequest {
   /// One softmax warpgroup: S has two buffers, O is one, and Q is copied behind it, but of a pair.
   bool single_accumulator = false;
   std::int64_t group = 1;
-  bool decodes = false;  ///< a sequence's rows of a group of heads fit a query tile
+  /// Whether rows of a tile may be nobody's, behind whole positions of a group: where keys are what
+  /// is waited for.
+  bool any_group = false;
   std::int64_t qk_depth = 0;
   std::int64_t ov_depth = 0;
   std::int64_t BN = 0;  // NOLINT(readability-identifier-naming): the reference's name
@@ -46,6 +48,7 @@ struct Sm100LayoutRequest {
   std::int64_t work_bytes = 0;     ///< what is said of work tiles in shared memory
   bool published = false;          ///< it is published, at barriers of its own
   bool takes_over = false;         ///< a CTA asks for others' work, and is answered at a barrier
+  bool cuts = false;               ///< it claims tiles, and runs of those that are cut
   bool one_work_tile = false;      ///< a CTA has one: nothing is handed on to a next one
   bool row_copies = false;         ///< a warp copies K and V
   bool upcasts_kv = false;         ///< a warpgroup loads and upcasts them

@@ -192,10 +192,13 @@ struct Sm100Plan {
   /// 0: a CTA has one work tile; 1: a CTA per SM walks several; 2: there is a CTA for each, and one
   /// that runs takes over those of CTAs that have not started (cluster launch control).
   std::int64_t persistent = 0;
-  bool mapped = false;               ///< it walks lists of a map of the mask (templates/maps)
-  bool skips_tiles = false;          ///< an expression says which tiles are walked (seen_tiles.cuh)
-  bool many_gaps = false;            ///< .. and may hide tiles again and again
-  bool split = false;                ///< launches may split the keys into partitions
+  bool mapped = false;       ///< it walks lists of a map of the mask (templates/maps)
+  bool skips_tiles = false;  ///< an expression says which tiles are walked (seen_tiles.cuh)
+  bool many_gaps = false;    ///< .. and may hide tiles again and again
+  bool split = false;        ///< launches may split the keys into partitions
+  /// Launches of several partitions cut long tiles where the device finds it best
+  /// (templates/common/cuts.cuh). Partitions are then the runs that there is room for.
+  bool cuts = false;
   std::int64_t partition_tiles = 0;  ///< KV tiles of each; 0: the launch says how many there are
   std::vector<Deviation> deviations;
 
@@ -217,6 +220,8 @@ inline constexpr std::int64_t kSm100WorkSlots = 2;
 inline constexpr std::int64_t kSm100WorkBytes = 64;
 /// What a CTA is answered that asks for another's work.
 inline constexpr std::int64_t kSm100AnswerBytes = 16;
+/// What a CTA knows of cut tiles: kCutBytes of templates/common/cuts.cuh.
+inline constexpr std::int64_t kSm100CutBytes = 32;
 
 /// A block of O, which a TMA store takes: 128 bytes of each of 128 rows. Where O has memory of its
 /// own that is two of them, by turns.

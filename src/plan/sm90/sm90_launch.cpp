@@ -152,16 +152,6 @@ PartitionChoice sequence_partitions(const KernelPlan& plan, const LaunchShapes& 
   return choice;
 }
 
-// The CTAs that may cut tiles, whose parts the workspace has room for (templates/common/cuts.cuh);
-// 1: none is long enough, or there are so many tiles that none is long beside them.
-PartitionChoice cut_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
-                               const DeviceShape& device, const SplitWork& work) {
-  constexpr std::int64_t kLeastSteps = 22;  // kLeastCut ticks, and some
-  const int ctas = ctas_of(*plan.sm90, device);
-  if (work.kv_tiles < kLeastSteps || work.tiles > kMaxTiles / shapes.batch / ctas) return {};
-  return {.partitions = ctas};
-}
-
 }  // namespace
 
 PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
@@ -175,7 +165,7 @@ PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shap
                        size_of(spec.type_of_kv()) / size_of(spec.qkv_dtype);
   work.tile_flop = 2.0 * sm90.BM * sm90.BN * (spec.qk_depth + spec.ov_depth);
   work.ctas_per_sm = sm90.ctas_per_sm;
-  if (sm90.cuts) return cut_partitions(plan, shapes, device, work);
+  if (sm90.cuts) return cut_partitions(work, shapes, ctas_of(sm90, device));
   // Lengths do not tell the work of a map's tiles, and parts of all cost more than they gain.
   if (spec.ragged && spec.max_q_len == 0) return {};
   if (!sm90.stream_k) return {.partitions = best_partitions(work, rates_of(sm90), device)};

@@ -149,11 +149,7 @@ def speed():
 
 
 def traffic():
-    """The steps of bench/traffic.py by scenario; while they were not measured, kinds of traffic."""
-    return scenarios(read("traffic")) if (RESULTS / "traffic.json").exists() else kinds()
-
-
-def scenarios(record):
+    record = read("traffic")
     drawing = Drawing("Steps of servers' traffic: the best peer's time over attnjit's",
                       f"{record['machine']}; beside {record['peers']}; a dot is a step, the bar their geometric mean")
     rows = {}
@@ -179,37 +175,6 @@ def scenarios(record):
             drawing.dot(place(ratio), y + 17, f"{name}: {ratio:.3f}")
         drawing.text(890, y + 21, f"{of_all:.2f}", 12, weight=600)
     return drawing.svg(end + 16, "bench/results/traffic.json")
-
-
-def kinds():
-    rows = []
-    dense, decodes, ragged = read("sm90-dense"), read("sm90-decodes"), read("sm90-ragged")
-    for mask, name in (("none", "prompts without a mask"), ("causal", "prompts, causal")):
-        rows.append((name, mean([cell["of_best"]["attnjit"] for cell in dense["cells"] if f".{mask}." in cell["name"]])))
-    for column, name in enumerate(decodes["columns"][3:]):
-        rows.append((f"decodes over {name}", mean([row[3 + column][1] for row in decodes["rows"]])))
-    names = {"chunks": "chunks of 512 rows over 4k to 16k keys", "mixed": "4 prompts of 2k, 60 decodes over 8k"}
-    for cell, *cells in ragged["rows"]:
-        rows.append((names[cell], mean([ratio for _, ratio in cells])))
-    mla = read("mla-decodes")
-    rows.append(("MLA decodes, 128 heads", mean([row[i] for row in mla["rows"]
-                                                  for i, name in enumerate(mla["columns"]) if name == "of best"])))
-    unequal = read("mla-unequal")
-    rows.append(("MLA decodes, lengths differ", mean([row[i] for row in unequal["rows"]
-                                                      for i, name in enumerate(unequal["columns"]) if name == "of FM"])))
-    loads = {"low": "few requests", "high": "many requests", "tail": "long prompts among short"}
-    rows += [(f"vLLM, {model.partition(',')[0]}, {loads[load]}", tokens[1])
-             for model, _, load, tokens, *_ in read("server-vllm")["rows"]]
-    rows.sort(key=lambda row: -row[1])
-    drawing = Drawing("Kinds of traffic: the best peer's time over attnjit's",
-                      "An H200; geometric means over the cells of each table in docs/, and tokens/s of servers; the line is the "
-                      "best peer")
-    def scale(value):
-        return value * 520 / max(1.5, rows[0][1])
-    one = 342 + scale(1)
-    end = drawing.bars(70, [(name, value, f"{value:.2f}") for name, value in rows], scale, line=one)
-    drawing.line(one, 64, one, end + 4, "axis", 1.6)
-    return drawing.svg(round(end) + 20, "bench/results")
 
 
 def recipes():

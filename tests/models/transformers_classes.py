@@ -55,10 +55,11 @@ def scale_of(manifest_, depth):
 
 
 def layers_of(made):
-    """The layers of a manifest as the table has them: of prompts without a cache, or of the one with K as V."""
+    """The layers of a manifest as the table has them: of prompts without a cache, or of the one with K as V, by the
+    kernel that splits no keys."""
     found = []
     for spec in made["specs"]:
-        if "page_size" in spec or spec.get("ragged"):
+        if "page_size" in spec or spec.get("ragged") or "num_partitions" in spec:
             continue
         depth = spec["qk_depth"]
         layer = {"heads": spec["num_q_heads"], "group": spec.get("group", 1), "depth": depth}

@@ -78,17 +78,11 @@ struct SequenceTileList : SequenceList<Config, Mask, Tiling, Arguments, Params> 
 };
 
 /// The list of a launch of sequences that differ in length.
-template <bool kCuts, class Config, class Mask, class Arguments, class Params>
-struct SequenceTileListFor {
-  using Type = SequenceTileList<Config, Mask, Arguments, Params>;
-};
 template <class Config, class Mask, class Arguments, class Params>
-struct SequenceTileListFor<true, Config, Mask, Arguments, Params> {
-  using Type = CutTileList<Config, Mask, SequenceTiling<Config>, Arguments, Params,
-                           SequenceTileList<Config, Mask, Arguments, Params>>;
-};
-template <class Config, class... Types>
 using SequenceTileListOf =
-    typename SequenceTileListFor<cuts_tiles<Config>(), Config, Types...>::Type;
+    Either<cuts_tiles<Config>(),
+           CutTileList<Config, Mask, SequenceTiling<Config>, Arguments, Params,
+                       SequenceTileList<Config, Mask, Arguments, Params>>,
+           SequenceTileList<Config, Mask, Arguments, Params>>;
 
 }  // namespace attnjit

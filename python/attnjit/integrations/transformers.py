@@ -86,7 +86,7 @@ def attention_forward(module: torch.nn.Module, query: torch.Tensor, key: torch.T
                                hint="call model.eval()")
     mask = attention_mask
     if mask is None:
-        # A decode's row sees all keys under it, and has a prewarmed kernel.
+        # Causal hides nothing from a decode's row, and its kernel is in the manifest.
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
         mask = "causal" if causal else None
     elif isinstance(mask, torch.Tensor):

@@ -2,10 +2,9 @@
 """The backends of layers of MLA, after the interface of vLLM 0.33: over the whole cache, and over
 the lists of keys that an indexer makes.
 
-Decodes are absorbed: all heads share a row of the cache. So are short prompts and the ends of long
-ones; the rest of prompts is computed by vLLM's backend for those
-(`--attention-config.mla_prefill_backend`). A cache of fp8 is e4m3, of fp8_ds_mla the format
-dsv32; Q keeps 16 bits beside either.
+Decodes are absorbed: all heads share a row of the cache. Prompts are computed by vLLM's backend for
+those (`--attention-config.mla_prefill_backend`); those of up to ABSORBED_ROWS rows are absorbed,
+too. A cache of fp8 is e4m3, of fp8_ds_mla the format dsv32; Q keeps 16 bits beside either.
 """
 from __future__ import annotations
 
@@ -35,11 +34,10 @@ from .vllm_service import launches, raise_refused, say_start, service
 
 _LIST_STEP = 64  # lists are of a multiple of so many keys
 
-#: New rows of a request up to which it is absorbed, its prompt's among them. An absorbed row takes 768
-#: multiplications more for each head and key than one that is not (576 + 512 instead of 192 + 128), in
-#: place of the 131,072 (512 by 128 + 128) that project a key of its context up, which most short
-#: prompts do not have. On the H200 512, vLLM's own number, served 0.77 of the tokens that 1 did.
-#: `--additional-config '{"attnjit_absorbed_rows": N}'` sets another.
+#: A request of up to so many new rows is absorbed. An absorbed row costs 768 multiplications more
+#: for each head and key than another (576 + 512 instead of 192 + 128). It saves projecting the keys
+#: of the request's context up, 131,072 each (512 by 128 + 128), and most short prompts have none.
+#: `--additional-config '{"attnjit_absorbed_rows": N}'` sets another number.
 ABSORBED_ROWS = 1
 _ABSORBED_OPTION = "attnjit_absorbed_rows"
 

@@ -219,8 +219,8 @@ unsigned Segments::columns_waited_for(const FunctionCode& function, u32 wait) co
 }
 
 /// ptxas takes a product of n columns to need n cycles, and fills as many, ahead of the wait for
-/// it, with exponentials that do not hang on it (docs/clock.md has how many SASS shows). What packs
-/// them is behind the wait, in registers of the product's operand.
+/// it, with exponentials that do not depend on it (docs/clock.md has how many SASS shows). What
+/// packs them is behind the wait, in registers of the product's operand.
 void Segments::look_ahead(const FunctionCode& function, Segment& wait) {
   const unsigned columns = columns_waited_for(function, wait.begin);
   if (columns == 0 || parameters_.product_issue_columns == 0) return;

@@ -271,7 +271,7 @@ bool reads_arrays(const Expression& expression) {
 }
 
 bool hides_again(const Expression& expression) {
-  std::vector<bool> of_keys;  // which nodes hang on kv_idx
+  std::vector<bool> of_keys;  // which nodes depend on kv_idx
   for (const ExprNode& node : expression.nodes) {
     bool keys = node.op == Op::kCoord && node.coord == Coord::kKvIdx;
     for (int i = 0; i < node.num_args; ++i) keys = keys || of_keys[node.args[i]];

@@ -68,11 +68,11 @@ class RangeEvaluator {
 /// defines what it names. Deterministic.
 std::string print_cuda_ranges(const Expression& expression);
 
-/// Whether a mask hangs on elements of arrays that differ within a tile.
+/// Whether a mask depends on elements of arrays that differ within a tile.
 bool reads_arrays(const Expression& expression);
 
 /// Whether a mask may hide tiles of keys again and again between others: a remainder, bits or an
-/// element hangs on kv_idx. Where it does not, two ends and a hole are most of what it hides.
+/// element depends on kv_idx. Where it does not, two ends and a hole are most of what it hides.
 bool hides_again(const Expression& expression);
 
 /// The block that a mask looks up in arrays: what a coordinate is divided by where it is an index
@@ -83,7 +83,7 @@ int looked_up_block(const Expression& expression, Coord coord);
 /// Whether a mask names a coordinate.
 bool names(const Expression& expression, Coord coord);
 
-/// Whether a mask can be decided for whole tiles: not where all that it says hangs on elements of
+/// Whether a mask can be decided for whole tiles: not where all that it says depends on elements of
 /// arrays that differ within a tile.
 bool decides_tiles(const Expression& expression);
 

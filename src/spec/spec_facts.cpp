@@ -169,7 +169,7 @@ SpecFacts::SpecFacts(AttentionSpec resolved, const spec::Snippets& snippets)
   pages_have_scales = page_size > 0 && key_scales;
   own_rope = has_own_rope(*this);
   o_dtype = output_dtype.value_or(qkv_dtype);
-  // NOTE: what is planned of a mask that is interpreted hangs on nothing that the mask says.
+  // NOTE: the plan of a mask that is interpreted does not depend on what the mask says.
   if (interprets_mask) return;
   auto next = snippets.cbegin();
   lists_tiles = lists_tiles_of(mask, next);

@@ -71,8 +71,8 @@ struct TilesOf {
 
   /// Where warps load the tiles of every second stage each (Config::kStageLoaders), the consumer
   /// that makes S of such a stage hands its own half of V back before the other does. NOTE: not
-  /// with partition_keys: S is a sum in the order of blocks, and a tile's stage hangs on what the
-  /// CTA had before, so that a row's last bits would hang on its batch mates.
+  /// with partition_keys: S is a sum in the order of blocks, and a tile's stage depends on what the
+  /// CTA had before, so that a row's last bits would depend on its batch.
   static constexpr bool kOwnHalfFirst = Config::kStageLoaders > 1 && Config::kPartitionTiles == 0;
   /// Where threads widen K, the other half's blocks are full first (mla/widening.cuh). NOTE: what a
   /// list shows comes with block_at(0), which is the first of both orders if it is the rope's.

@@ -398,7 +398,7 @@ class Machine {
     bool store = false;
   };
   Traffic traffic;  ///< of a clock: of the operation that was executed last
-  /// wgmma's products are zeros: for times that do not hang on the data.
+  /// wgmma's products are zeros: for times that do not depend on the data.
   bool zero_products = false;
   u64 seed;
   u64 step_share;  ///< that a cluster takes at once: what unfinished ones hold must not matter

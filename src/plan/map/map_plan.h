@@ -18,7 +18,7 @@ namespace attnjit {
 inline constexpr int kMapBlock = 128;
 
 /// Whether an attention kernel walks a map of its mask: a tensor is part of it, or custom code that
-/// hangs on elements of arrays that differ within a tile; or PlanOptions::mask_map asks for one.
+/// depends on elements of arrays that differ within a tile; or PlanOptions::mask_map asks for one.
 bool walks_map(const ResolvedSpec& spec);
 
 /// Why a map that PlanOptions::mask_map asks for cannot be had; empty: it can, or nobody asks.

@@ -85,7 +85,33 @@ def of_eight_bits(folder):
             ("llama8b-fp8_per_token_head", ("TRITON_ATTN", "ATTNJIT")),
             ("deepseek-16h-fp8", ("FLASHMLA", "TRITON_MLA", "ATTNJIT"))) for backend in backends}
     told = driver("judge.py", folder)
-    assert "check llama8b fp8_per_token_head, 2 layers: 0.00000 from TRITON_ATTN's" in told.stdout
+    assert ("check llama8b fp8_per_token_head, 2 layers: prompts 0.00000 from TRITON_ATTN's"
+            in told.stdout), told
+
+
+def of_options(folder):
+    """Kinds of layers, and options of the engine: each is beside vLLM's own, and is judged."""
+    cases = {"small+drafts": 3, "small+invariant": 3, "small+tp2": 3, "small+q16": 3, "alibi": 2,
+             "chunks": 3, "encoder": 3, "encoder-windows": 3}
+    done = driver("run.py", folder, *cases, "--tiny", "--stage", "check", "--options",
+                  json.dumps(OPTIONS))
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    for case, engines in cases.items():
+        left = list((folder / "out").glob(f"check-{case}-auto-*.json"))
+        assert len(left) == engines, left
+    log = (folder / "out/logs/check-small+drafts-auto-ATTNJIT.log").read_text(encoding="utf-8")
+    assert "num_spec_tokens=4" in log, log
+    told = driver("judge.py", folder)
+    assert "of 5150 log-probabilities are others" in told.stdout, told.stdout
+    assert "check encoder auto, 2 layers: prompts 0.00000 from FLASH_ATTN's" in told.stdout
+    assert told.returncode == 0, told.stdout
+    path = folder / "out/check-small+invariant-auto-ATTNJIT.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record["alone"]["others"] = 1
+    path.write_text(json.dumps(record), encoding="utf-8")
+    told = driver("judge.py", folder)
+    assert told.returncode == 1 and "FAIL check small+invariant auto, 2 layers, ATTNJIT: 1 of" in (
+        told.stdout), told.stdout
 
 
 def failures(folder):
@@ -113,7 +139,7 @@ def serves(folder):
         assert [one["load"] for one in record["runs"]] == ["http 2"], record["runs"]
 
 
-CASES = {f.__name__: f for f in (runs, of_eight_bits, failures, serves)}
+CASES = {f.__name__: f for f in (runs, of_eight_bits, of_options, failures, serves)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or CASES:

@@ -9,6 +9,8 @@ import statistics
 import time
 from collections import deque, namedtuple
 
+import shapes
+
 Load = namedtuple("Load", "requests shortest longest outputs")  #: prompts, log-uniform in length
 
 #: Of the speed: few users, many of unequal lengths at once, prompts whose lengths have a heavy tail,
@@ -56,7 +58,16 @@ class Engine:
         from vllm import LLM
 
         self._vocab, self._longest = case.config["vocab_size"], longest_of(case)
-        self.llm = LLM(**options(case, backend, cache_bytes))
+        self._encodes = shapes.is_encoder(case.config)
+        self._layers = case.layers if backend.startswith("ATTNJIT") else {}
+        made = options(case, backend, cache_bytes)
+        if self._encodes:
+            from vllm.config import PoolerConfig
+
+            made.update(runner="pooling", pooler_config=PoolerConfig(task="token_embed"),
+                        skip_tokenizer_init=False)
+            del made["max_logprobs"]
+        self.llm = LLM(**made)
         gc.collect()
         gc.freeze()
         _share_cores()
@@ -65,6 +76,8 @@ class Engine:
 
     def weights(self):
         self.llm.collective_rpc("set_weights")
+        if self._layers:
+            self.llm.collective_rpc("set_layers", args=(self._layers,))
 
     def about(self):
         import vllm
@@ -92,6 +105,8 @@ class Engine:
                     in zip(out.prompt_logprobs[1:], out.prompt_token_ids[1:])]
 
         prompts = self._prompts(PROMPTS, 7)
+        if self._encodes:
+            return {"prompts": self._embedded(prompts)}
         read = self._generate(prompts, 1, prompt_logprobs=0)
         made = self._generate(prompts, GENERATED, logprobs=0)
         tokens = [list(out.outputs[0].token_ids) for out in made]
@@ -100,7 +115,30 @@ class Engine:
                   for out, t in zip(made, tokens)]
         return {"prompts": [rounded(of_prompt(out)) for out in read], "tokens": tokens,
                 "decoded": [rounded(c) for c in chosen],
-                "read_again": [rounded(of_prompt(out)[-GENERATED:]) for out in again]}
+                "read_again": [rounded(of_prompt(out)[-GENERATED:]) for out in again],
+                "cached": sum(out.num_cached_tokens or 0 for out in made)}
+
+    def _embedded(self, prompts):
+        """Of each token some numbers of what the last layer gives."""
+        made = self.llm.encode([{"prompt_token_ids": p} for p in prompts], use_tqdm=False,
+                               pooling_task="token_embed")
+        return [rounded(out.outputs.data[:, ::256].float().flatten().tolist()) for out in made]
+
+    def alone(self):
+        """Log-probabilities of requests in one batch, and how many are other bits where each
+        request is served alone."""
+        def of(out):
+            read = [one[token].logprob for one, token
+                    in zip(out.prompt_logprobs[1:], out.prompt_token_ids[1:])]
+            return read + [one[token].logprob for one, token
+                           in zip(out.outputs[0].logprobs, out.outputs[0].token_ids)]
+
+        prompts = self._prompts(PROMPTS, 7)
+        both = dict(logprobs=0, prompt_logprobs=0)
+        together = [of(out) for out in self._generate(prompts, GENERATED, **both)]
+        single = [of(self._generate([p], GENERATED, **both)[0]) for p in prompts]
+        return {"all": sum(map(len, together)),
+                "others": sum(a != b for x, y in zip(together, single) for a, b in zip(x, y))}
 
     def load(self, name):
         """The requests of a load at once: tokens per second, times to the first token and per

@@ -3,9 +3,9 @@
 import zlib
 
 
-def fill(model):
-    """Random weights of a sensible size, in place, the same in each process: dummy ones are so small
-    that all logits tie."""
+def fill(model, rank=0):
+    """Random weights of a sensible size, in place, the same in each process but for Q's of heads:
+    dummy ones are so small that all logits tie."""
     import torch
 
     config = model.config
@@ -13,6 +13,8 @@ def fill(model):
     with torch.no_grad():
         for name, weight in model.named_parameters():
             seed = torch.Generator(device=weight.device).manual_seed(zlib.crc32(name.encode()))
+            of_rank = torch.Generator(device=weight.device).manual_seed(
+                zlib.crc32(f"{name} {rank}".encode()))
             if name.endswith("sinks"):
                 weight.copy_(torch.randn(weight.shape, generator=seed, device=weight.device))
             elif weight.dim() == 1:
@@ -24,9 +26,21 @@ def fill(model):
                 parts = weight.view(-1).split(1 << 27) if weight.is_contiguous() else [weight]
                 for part in parts:
                     part.copy_(torch.randn(part.shape, generator=seed, device=part.device) * size)
-                if "qkv_proj" in name:  # scores that differ
-                    rows = config.num_attention_heads * config.head_dim
-                    weight[:rows] *= 3.0
+                if "qkv_proj" in name or "query_key_value" in name:
+                    rows = _q_rows(config, len(weight))
+                    weight[:rows].normal_(std=3.0 * size, generator=of_rank)  # scores that differ
+
+
+def _q_rows(config, rows):
+    """Those of Q, of a rank's rows of Q, K and V."""
+    heads = config.num_attention_heads
+    of_kv = getattr(config, "num_kv_heads", None) or config.num_key_value_heads
+    world = max(1, (heads + 2 * of_kv) * _head_dim(config) // rows)
+    return heads // world * _head_dim(config)
+
+
+def _head_dim(config):
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
 #: Of caches of fp8: none is 1, so that a backend that forgets one is found.
@@ -49,7 +63,7 @@ class Extension:
         import torch
 
         model = self.get_model()
-        fill(model)
+        fill(model, self.rank)
         with torch.no_grad():
             for module in model.modules():  # MLA's absorbed matrices follow from kv_b_proj
                 if hasattr(module, "W_UK_T"):
@@ -60,6 +74,14 @@ class Extension:
                     if "fp8" in getattr(layer, "kv_cache_dtype", ""):
                         set_scales(layer)
         torch.accelerator.synchronize()
+
+    def set_layers(self, values):
+        """Attributes of attnjit's layers."""
+        for layer in self.vllm_config.compilation_config.static_forward_context.values():
+            for name, value in values.items():
+                if not hasattr(layer.impl, name):
+                    raise AttributeError(f"a layer has no {name}")
+                setattr(layer.impl, name, value)
 
     def about(self):
         """Which implementations serve the layers, the cache, and what attnjit's Service counts."""

@@ -58,21 +58,36 @@ def logprobs(verdict, name, found):
         backend: record["logprobs"] for backend, record in found.items() if not is_ours(backend)}
     default = next((b for b in theirs if b.startswith(("FLASH", "FA3"))), None)
     other = next((b for b in theirs if b.startswith("TRITON")), None)
-    if default is None and found["ATTNJIT"]["cache"] == "fp8_per_token_head":
+    if default is None and (found["ATTNJIT"]["cache"] == "fp8_per_token_head"
+                            or found["ATTNJIT"]["config"].get("alibi")):
         default, other = other, None  # which TRITON_ATTN alone serves
     if default is None:
         return verdict.say(name, "the server's default is missing", False)
     deviation = apart(mine["prompts"], theirs[default]["prompts"])
-    if other is None:  # there is no third
-        verdict.say(name, f"{deviation:.5f} from {default}'s")
+    if other is None:  # there is no third: its decodes are to its prompts what two right ones are
+        limit = apart(theirs[default]["decoded"], theirs[default]["read_again"])
+        verdict.say(name, f"prompts {deviation:.5f} from {default}'s, whose decodes are {limit:.5f} "
+                    f"from its prompts: {over(deviation, limit):.3f}",
+                    deviation <= MOST_DECODED * limit)
     else:
         limit = apart(theirs[other]["prompts"], theirs[default]["prompts"])
         verdict.say(name, f"prompts {deviation:.5f} from {default}'s, {other}'s {limit:.5f}: "
                     f"{over(deviation, limit):.3f}", deviation <= MOST_DEVIATION * limit)
+    if "decoded" not in mine:  # of an encoder
+        return
     decoded = apart(mine["decoded"], mine["read_again"])
     worse = max(apart(one["decoded"], one["read_again"]) for one in theirs.values())
     verdict.say(name, f"decodes {decoded:.5f} from prompts of their tokens, the server's own {worse:.5f}: "
                 f"{over(decoded, worse):.3f}", decoded <= MOST_DECODED * worse)
+
+
+def alone(verdict, name, found):
+    """Batch-invariant mode: requests that are served alone have the same bits."""
+    for backend, record in found.items():
+        said = record["alone"]
+        verdict.say(f"{name}, {backend}", f"{said['others']} of {said['all']} log-probabilities are "
+                    "others where requests are served alone",
+                    said["others"] == 0 if is_ours(backend) else None)
 
 
 def medians(runs):
@@ -205,6 +220,8 @@ def main():
             logprobs(verdict, name, whole)
         elif stage == "check":
             verdict.say(name, "log-probabilities are missing", False)
+        alone(verdict, name, {backend: record for backend, record in found.items()
+                              if "alone" in record})
         if found["ATTNJIT"]["runs"]:
             speeds(verdict, name, found, rows, ratios)
         for backend, record in found.items():

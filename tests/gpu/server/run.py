@@ -5,8 +5,8 @@
     run.py OUT CASE.. [--stage check] [--stage speed] [--mode graphs] [--seconds 540]
     judge.py OUT
 
-CASE is MODEL[:CACHE][:LAYERS], of shapes.py: llama8b, qwen3-8b:fp8, gemma3-12b:auto:24. It needs vLLM
-and attnjit's wheel installed, and no network.
+CASE is MODEL[+WITH..][:CACHE][:LAYERS], of shapes.py: llama8b, qwen3-8b:fp8, gemma3-12b:auto:24,
+small+drafts. It needs vLLM and attnjit's wheel installed, and no network.
 
 check: log-probabilities of prompts and of decodes, with vLLM's default, another of its backends, and
 attnjit. speed: vLLM's default and attnjit in turns: tokens per second, times to the first token and
@@ -38,9 +38,8 @@ import engine as engines  # noqa: E402
 import shapes  # noqa: E402
 
 GIB = 1 << 30
-# Of an engine beside its weights and its cache: activations, graphs, the context; and in `check` the
-# logits of a prompt.
-_ROOM = {"check": 10 * GIB, "speed": 6 * GIB}
+# Of an engine beside its weights and its cache: activations, graphs, the context.
+_ROOM = {"check": 3 * GIB, "speed": 6 * GIB}
 _START_SECONDS = 60  # that a group needs at least
 _ANSWER_SECONDS = 60  # within which an engine answers an order
 _DEAD = re.compile(r"^Exception in thread|EngineCore encountered a fatal error"
@@ -59,6 +58,9 @@ class Case:
     check_folder: pathlib.Path = None
     text: str = ""  #: what the command line calls it
     options: dict = dataclasses.field(default_factory=dict)
+    environment: dict = dataclasses.field(default_factory=dict)
+    manifest: tuple = ()  #: options of attnjit manifest; None: it has no such kernels
+    layers: dict = dataclasses.field(default_factory=dict)  #: attributes of attnjit's layers
     #: Of speed: further engines of attnjit, "ATTNJIT@NAME", and their options.
     varied: dict = dataclasses.field(default_factory=dict)
 
@@ -74,33 +76,40 @@ class Case:
         if shapes.is_mla(self.config):
             row = self.config["kv_lora_rank"] + self.config["qk_rope_head_dim"]
         else:
-            row = 2 * self.config["num_key_value_heads"] * self.config["head_dim"]
+            row = 2 * shapes.kv_heads(self.config) * shapes.head_dim(self.config)
         row *= self.config["num_hidden_layers"] * (1 if self.cache.startswith("fp8") else 2)
         return row * self.cache_tokens(stage)
 
     def bytes(self, stage):
         """What an engine of it takes of the GPU, about."""
-        return shapes.weight_bytes(self.config) + self.cache_bytes(stage) + _ROOM[stage]
+        logits = 8 * 8192 * self.config["vocab_size"] if stage == "check" else 0  # of prompts
+        return shapes.weight_bytes(self.config) + self.cache_bytes(stage) + _ROOM[stage] + logits
 
 
 def case_of(text, given):
     name, *more = text.split(":")
-    if name not in shapes.MODELS:
-        raise SystemExit(f"run: no model {name!r}; there are {', '.join(shapes.MODELS)}")
-    config = shapes.MODELS[name]
+    model, *parts = name.split("+")
+    for one, known in ((model, shapes.MODELS), *((part, shapes.WITH) for part in parts)):
+        if one not in known:
+            raise SystemExit(f"run: there is no {one!r}, but {', '.join(known)}")
+    config = shapes.MODELS[model]
     if given.tiny:
         config = shapes.tiny(config)
     if len(more) > 1:
         config = shapes.with_layers(config, int(more[1]))
     cache = more[0] if more and more[0] else "auto"
-    if shapes.is_mla(config) or "head_dim" in config:
-        case = Case(name, config, cache, given.mode, text=text, options=json.loads(given.options),
-                    varied=dict(map(variant, getattr(given, "vary", ()))))
-        root = pathlib.Path(given.models, f"layers{config['num_hidden_layers']}")
-        case.folder = shapes.write(root, name, config)
-        case.check_folder = shapes.write(root, f"{name}-all-experts", shapes.all_experts(config))
-        return case
-    raise SystemExit(f"run: {name} says no head_dim")
+    case = Case(name, config, cache, given.mode, text=text, options=json.loads(given.options),
+                varied=dict(map(variant, getattr(given, "vary", ()))))
+    root = pathlib.Path(given.models, f"layers{config['num_hidden_layers']}")
+    case.folder = shapes.write(root, model, config)
+    case.check_folder = shapes.write(root, f"{model}-all-experts", shapes.all_experts(config))
+    for one in map(shapes.WITH.get, parts):
+        case.options.update(one.options)
+        case.environment.update(one.environment)
+        case.layers.update(one.layers)
+        case.manifest = (None if None in (case.manifest, one.manifest)
+                         else (*case.manifest, *one.manifest))
+    return case
 
 
 def variant(text):
@@ -135,7 +144,9 @@ class Running:
         self.record, self.backend, self.case, self.failed = record, backend, case, False
         if record.keys is not None:
             record.keys.unlink(missing_ok=True)
-        environment = {} if record.keys is None else {"ATTNJIT_RECORD_KEYS": str(record.keys)}
+        environment = dict(case.environment)
+        if record.keys is not None:
+            environment["ATTNJIT_RECORD_KEYS"] = str(record.keys)
         self.log = logs / f"{record.path.stem}.log"
         self.log.write_text("", encoding="utf-8")  # of an earlier run
         if stage == "check":
@@ -230,11 +241,11 @@ def import_vllm(cases):
 def prewarm(cases, out, arch, server="vllm", options=()):
     """Has the kernels compiled that the manifests of the cases say."""
     command, paths = [sys.executable, "-m", "attnjit"], []
-    for case in cases:
+    for case in [case for case in cases if case.manifest is not None]:
         path = out / f"manifest-{case.name}-{case.cache}.json"
         subprocess.run([*command, "manifest", str(case.folder / "config.json"), "--for", server,
-                        "--arch", arch, "--kv-cache-dtype", case.cache, *options, "-o", str(path)],
-                       check=True)
+                        "--arch", arch, "--kv-cache-dtype", case.cache, *case.manifest, *options,
+                        "-o", str(path)], check=True)
         paths.append(str(path))
     began = time.time()
     done = subprocess.run([*command, "prewarm", "--json", "--arch", arch, *paths],
@@ -282,17 +293,16 @@ def started(group, stage, out, logs, given, method):
     for one in found:
         one.send("weights")
     all_answer(_ANSWER_SECONDS)
-    ready = []
-    for case in group:
-        engines_of_case = [one for one in found if one.case is case]
-        if not any(one.failed for one in engines_of_case):
-            ready.append(engines_of_case)
-    return ready, found
+    alive = [[one for one in found if one.case is case and not one.failed] for case in group]
+    return [engines for engines in alive
+            if len(engines) > 1 and any(one.backend == "ATTNJIT" for one in engines)], found
 
 
 def check(engines_of_case, given, deadline):
     for one in engines_of_case:
         one.record.write(logprobs=one.order("logprobs"))
+        if "VLLM_BATCH_INVARIANT" in one.case.environment:
+            one.record.write(alone=one.order("alone"))
 
 
 def speed(engines_of_case, given, deadline):

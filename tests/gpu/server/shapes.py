@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The models that a server is tested with: the attention of real ones, and random weights."""
+import dataclasses
 import json
 import pathlib
 
@@ -27,6 +28,9 @@ _DEEPSEEK = {
     "vocab_size": 102400, "max_position_embeddings": 163840, "rope_theta": 10000.0,
     "rope_scaling": {**_YARN, "factor": 40.0, "mscale": 0.707, "mscale_all_dim": 0.707}}
 del _DEEPSEEK["head_dim"]
+_SMALL = {**_LLAMA, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 6,
+          "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 4096,
+          "max_position_embeddings": 32768}
 
 #: By the names that run.py takes. Those with experts have fewer of them, in bf16.
 MODELS = {
@@ -68,6 +72,31 @@ MODELS = {
                       "moe_intermediate_size": 2048, "num_hidden_layers": 4,
                       "num_attention_heads": 128, "num_key_value_heads": 128,
                       "q_lora_rank": 1536, "n_shared_experts": 1},
+    # Small ones, for what their layers and the engine's options have in them, not for speeds.
+    "small": _SMALL,
+    "one-head": {**_SMALL, "num_key_value_heads": 1},
+    "alibi": {"architectures": ["FalconForCausalLM"], "model_type": "falcon", "alibi": True,
+              "bias": False, "new_decoder_architecture": True,
+              "parallel_attn": True, "num_ln_in_parallel_attn": 2, "num_attention_heads": 16,
+              "num_kv_heads": 4, "num_hidden_layers": 6, "layer_norm_epsilon": 1e-5,
+              **{name: _SMALL[name] for name in (
+                  "hidden_size", "vocab_size", "max_position_embeddings", "tie_word_embeddings",
+                  "bos_token_id", "eos_token_id", "torch_dtype")}},
+    "chunks": {**_SMALL, "architectures": ["Llama4ForCausalLM"], "model_type": "llama4_text",
+               "attention_chunk_size": 512, "no_rope_layers": [1, 1, 1, 0, 1, 1],
+               "interleave_moe_layer_step": 6, "num_local_experts": 2, "num_experts_per_tok": 1,
+               "intermediate_size_mlp": 5632, "use_qk_norm": True, "attn_temperature_tuning": False},
+    "encoder": {**_SMALL, "architectures": ["LlamaBidirectionalModel"], "is_causal": False,
+                "pooling": "avg", "max_position_embeddings": 8192},
+    "encoder-windows": {
+        **_GEMMA, "architectures": ["Gemma3TextModel"], "model_type": "gemma3_text",
+        "use_bidirectional_attention": True, "is_causal": False, "hidden_size": 2048,
+        "intermediate_size": 5632, "num_hidden_layers": 6, "vocab_size": 4096,
+        "max_position_embeddings": 8192, "sliding_window": 512,
+        "layer_types": ["sliding_attention"] * 5 + ["full_attention"],
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
 }
 
 #: DeepSeek-V3.2's attention over the lists of an indexer, whose scores are DeepGEMM's: a machine to
@@ -79,15 +108,54 @@ WITH_LISTS = {
 }
 
 
+
+
+@dataclasses.dataclass(frozen=True)
+class With:
+    """What a case has besides its model: MODEL+NAME."""
+
+    options: dict = dataclasses.field(default_factory=dict)  #: of vllm.LLM
+    environment: dict = dataclasses.field(default_factory=dict)
+    manifest: tuple = ()  #: options of attnjit manifest; None: it has no such kernels
+    layers: dict = dataclasses.field(default_factory=dict)  #: attributes of attnjit's layers
+
+
+WITH = {
+    "drafts": With({"speculative_config": {
+        "method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4,
+        "prompt_lookup_min": 1}}, manifest=("--drafts", "4")),
+    "prefix": With({"enable_prefix_caching": True, "max_num_batched_tokens": 512}),
+    "invariant": With(environment={"VLLM_BATCH_INVARIANT": "1"}, manifest=None),
+    "tp2": With({"tensor_parallel_size": 2}, manifest=("--tp", "2")),
+    "dcp2": With({"tensor_parallel_size": 2, "decode_context_parallel_size": 2},
+                 manifest=("--tp", "2", "--dcp", "2")),
+    # Q of prompts keeps its 16 bits beside a cache of fp8, as that of decodes does.
+    "q16": With(layers={"_quantises": False}, manifest=None),
+}
+
+
 def is_mla(config):
     return "kv_lora_rank" in config
+
+
+def kv_heads(config):
+    return config.get("num_kv_heads") or config["num_key_value_heads"]
+
+
+def head_dim(config):
+    return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+
+
+def is_encoder(config):
+    """A model that makes embeddings of rows that see both ways."""
+    return not config.get("is_causal", True)
 
 
 def backends_of(config, cache="auto"):
     """vLLM's default for the card, and another of its own that says what a deviation is worth, or
     None."""
-    if cache == "fp8_per_token_head":
-        return "TRITON_ATTN", None
+    if cache == "fp8_per_token_head" or config.get("alibi"):
+        return "TRITON_ATTN", None  # which alone serves it (FlashAttention-3 has no ALiBi)
     if is_mla(config):  # the first that takes the cache
         return ("FLASHMLA" if cache.startswith("fp8") else "FLASH_ATTN_MLA", "TRITON_MLA")
     return ("FLASH_ATTN", "TRITON_ATTN")
@@ -96,22 +164,17 @@ def backends_of(config, cache="auto"):
 def with_layers(config, layers):
     """The same model with fewer layers, its last ones."""
     made = {**config, "num_hidden_layers": layers}
-    if "layer_types" in config:
-        made["layer_types"] = config["layer_types"][-layers:]
+    for name in {"layer_types", "no_rope_layers"} & config.keys():
+        made[name] = config[name][-layers:]
     return made
 
 
 def tiny(config):
     """Two layers and few heads, to see how a run goes without a GPU."""
-    of_mla = is_mla(config)
-    made = {**with_layers(config, 2), "hidden_size": 256, "intermediate_size": 512,
-            "vocab_size": 2048, "num_attention_heads": 4,
-            "num_key_value_heads": 4 if of_mla else 2}
-    if of_mla:
-        made["moe_intermediate_size"] = 256
-    else:
-        made["head_dim"] = 64
-    return made
+    small = {"hidden_size": 256, "intermediate_size": 512, "intermediate_size_mlp": 512,
+             "moe_intermediate_size": 256, "vocab_size": 2048, "num_attention_heads": 4,
+             "num_key_value_heads": 4 if is_mla(config) else 2, "num_kv_heads": 2, "head_dim": 64}
+    return {**with_layers(config, 2), **{name: n for name, n in small.items() if name in config}}
 
 
 def all_experts(config):
@@ -126,11 +189,12 @@ def weight_bytes(config):
     """Of a model in 16 bits, about."""
     hidden, layers = config["hidden_size"], config["num_hidden_layers"]
     heads = config["num_attention_heads"]
-    depth = 192 if is_mla(config) else config["head_dim"]
-    attention = 2 * hidden * depth * (heads + config["num_key_value_heads"])
+    depth = 192 if is_mla(config) else head_dim(config)
+    attention = 2 * hidden * depth * (heads + kv_heads(config))
     experts = config.get("num_local_experts", config.get("n_routed_experts", 1))
-    width = max(config["intermediate_size"], config.get("moe_intermediate_size", 0) * experts
-                if is_mla(config) else config["intermediate_size"] * experts)
+    inner = config.get("intermediate_size", 4 * hidden)
+    width = max(inner, config.get("moe_intermediate_size", 0) * experts if is_mla(config)
+                else inner * experts)
     ends = config["vocab_size"] * hidden * (1 if config["tie_word_embeddings"] else 2)
     return 2 * (layers * (attention + 3 * hidden * width) + ends)
 

@@ -15,6 +15,15 @@ LOGPROB = -math.log(3)
 
 
 class Worker(GpulessWorker):
+    def get_supported_tasks(self):
+        return ("token_embed",) if self._pools() else super().get_supported_tasks()
+
+    def _pools(self):
+        return self.vllm_config.model_config.runner_type == "pooling"
+
+    def take_draft_token_ids(self):
+        return None
+
     def load_model(self, *, load_dummy_weights=False):
         self._model = torch.nn.Module()
         self._model.config = self.vllm_config.model_config.hf_text_config
@@ -31,6 +40,11 @@ class Worker(GpulessWorker):
 
     def execute_model(self, scheduler_output):
         made = super().execute_model(scheduler_output)
+        if self._pools():
+            made.sampled_token_ids = []
+            made.pooler_output = [torch.ones(scheduler_output.num_scheduled_tokens[one], 256)
+                                  for one in made.req_ids]
+            return made
         count = len(made.req_ids)
         made.logprobs = LogprobsLists(np.full((count, 1), TOKEN), np.full((count, 1), LOGPROB),
                                       np.ones(count, dtype=np.int64))

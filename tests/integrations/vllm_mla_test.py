@@ -120,21 +120,17 @@ def dense(config):
         assert type(layer.impl).__name__ == "AttnjitMLAImpl"
         layer._k_scale.fill_(0.5 if kind == "fp8" else 1.0)
         asked.clear()
-        assert builder_of(config, layer, 3).reorder_batch_threshold == 4
-        config.additional_config["attnjit_absorbed_rows"] = 128
         builder = builder_of(config, layer, 3)
-        config.additional_config.clear()
         at_start = keys_of(asked)
-        assert builder.reorder_batch_threshold == 128
+        assert builder.reorder_batch_threshold == 4
         assert {one.get("max_q_len", 0) for one in asked} == {0, 1, 4}, asked
         cache = cache_of(kind)
         for rows, keys, causal, each in (([1, 1, 1], [70, 130, 3], True, 1),
                                          ([4, 4], [133, 20], True, 4), ([2, 4], [90, 7], True, 0),
                                          ([3, 3], [30, 7], False, 3), ([1, 0], [9, 0], True, 0),
-                                         # Short prompts, and ends of long ones; of two rows each
-                                         # no kernel of decodes is asked for.
-                                         ([2, 2], [2, 40], True, 0), ([3], [3], True, 3),
-                                         ([1, 70, 9], [90, 130, 9], True, 0)):
+                                         # Ends of prompts; of two rows each no kernel of decodes
+                                         # is asked for.
+                                         ([2, 2], [2, 40], True, 0), ([3], [3], True, 3)):
             common = batch_of(rows, keys, causal)
             builder.non_causal_multi_token_decode = not causal
             step = builder.build(0, common)
@@ -159,31 +155,14 @@ def dense(config):
             raise AssertionError(f"{changes} were taken")
 
 
-def rows_that_are_absorbed(config):
-    """Longer prompts are vLLM's, and say nothing of the decodes beside them."""
+def beside_prompts(config):
+    """Prompts are vLLM's, and say nothing of the decodes beside them."""
     layer = layer_of(config, "auto", "layer")
-    config.additional_config["attnjit_absorbed_rows"] = 50
-    for drafts, rows, each in ((0, [1, 1, 60], 1), (0, [1, 50, 60], 0), (3, [4, 4, 51], 4),
-                               (3, [1, 1, 51], 1)):
+    for drafts, rows, each in ((0, [1, 1, 60], 1), (3, [4, 4, 51], 4), (3, [1, 4, 5], 0)):
         builder = builder_of(config, layer, drafts)
         step = builder.build(0, batch_of(rows, [90, 130, 70]))
         assert (step.num_decodes, step.num_prefills) == (2, 1), step
         assert (step.decode.rows_each, step.decode.max_query_len) == (each, rows[1]), step.decode
-    config.additional_config["attnjit_absorbed_rows"] = 2
-    assert builder_of(config, layer, 3).reorder_batch_threshold == 4
-    for wrong in (0, "many"):
-        config.additional_config["attnjit_absorbed_rows"] = wrong
-        try:
-            builder_of(config, layer)
-        except ValueError as error:
-            assert str(error) == (f"attnjit: attnjit_absorbed_rows is {wrong!r}; allowed: a number "
-                                  "from 1 on"), error
-        else:
-            raise AssertionError(f"{wrong} was taken")
-    config.additional_config.clear()
-    envs, vllm_mla.envs = vllm_mla.envs, types.SimpleNamespace(VLLM_BATCH_INVARIANT=True)
-    assert builder_of(config, layer).reorder_batch_threshold == 1
-    vllm_mla.envs = envs
 
 
 def context_parallel(config):
@@ -377,7 +356,7 @@ def main():
         answers(config)
         mla_attention.PIN_MEMORY = torch_utils.PIN_MEMORY = False
         dense(config)
-        rows_that_are_absorbed(config)
+        beside_prompts(config)
         context_parallel(config)
         config.model_config.hf_text_config.index_topk = 64
         sparse_mla_attention.get_tensor_model_parallel_world_size = lambda: 1

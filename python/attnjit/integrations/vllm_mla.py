@@ -2,9 +2,9 @@
 """The backends of layers of MLA, after the interface of vLLM 0.33: over the whole cache, and over
 the lists of keys that an indexer makes.
 
-Decodes are absorbed: all heads share a row of the cache. Prompts are computed by vLLM's backend for
-those (`--attention-config.mla_prefill_backend`); those of up to ABSORBED_ROWS rows are absorbed,
-too. A cache of fp8 is e4m3, of fp8_ds_mla the format dsv32; Q keeps 16 bits beside either.
+Decodes and drafts are absorbed: all heads share a row of the cache. Prompts are computed by vLLM's
+backend for those (`--attention-config.mla_prefill_backend`). A cache of fp8 is e4m3, of fp8_ds_mla
+the format dsv32; Q keeps 16 bits beside either.
 """
 from __future__ import annotations
 
@@ -33,13 +33,6 @@ from .vllm_backend import (_ARCHITECTURES, _CAUSAL, _DTYPES, _LEAST_PAGE, _NO_MA
 from .vllm_service import launches, raise_refused, say_start, service
 
 _LIST_STEP = 64  # lists are of a multiple of so many keys
-
-#: A request of up to so many new rows is absorbed. An absorbed row costs 768 multiplications more
-#: for each head and key than another (576 + 512 instead of 192 + 128). It saves projecting the keys
-#: of the request's context up, 131,072 each (512 by 128 + 128), and most short prompts have none.
-#: `--additional-config '{"attnjit_absorbed_rows": N}'` sets another number.
-ABSORBED_ROWS = 1
-_ABSORBED_OPTION = "attnjit_absorbed_rows"
 
 
 def _fields(arch: str, dtype: torch.dtype, head_size: int, latent: int, cache: str,
@@ -143,18 +136,6 @@ class AttnjitMLABackend(_Answers, MLACommonBackend):
                               mask="causal")
 
 
-def absorbed_rows(vllm_config: Any) -> int:
-    """New rows of a request up to which it is absorbed, unless it has more by its drafts."""
-    if envs.VLLM_BATCH_INVARIANT:
-        return 1  # a row's bits must not depend on what else its step computes
-    rows = ABSORBED_ROWS
-    if isinstance(vllm_config.additional_config, dict):
-        rows = vllm_config.additional_config.get(_ABSORBED_OPTION, rows)
-    if not isinstance(rows, int) or rows < 1:
-        raise ValueError(f"attnjit: {_ABSORBED_OPTION} is {rows!r}; allowed: a number from 1 on")
-    return rows
-
-
 @dataclass
 class AttnjitMLADecodeMetadata(MLACommonDecodeMetadata):
     """What the layers of a step's decodes share."""
@@ -175,20 +156,18 @@ class AttnjitMLAMetadataBuilder(MLACommonMetadataBuilder[MLACommonMetadata]):
 
     def __init__(self, kv_cache_spec: Any, layer_names: List[str], vllm_config: Any,
                  device: torch.device) -> None:
-        self.reorder_batch_threshold = absorbed_rows(vllm_config)  # at least: drafts raise it
         super().__init__(kv_cache_spec, layer_names, vllm_config, device,
                          supports_dcp_with_varlen=True)
         speculative = vllm_config.speculative_config
         # NOTE: adaptive verification trims rows on the device.
         adaptive = bool(getattr(speculative, "enable_adaptive_verification", False))
-        self._most_rows = max_decode_query_len(vllm_config)  # of a request that decodes
         layers = vllm_config.compilation_config.static_forward_context
         say_start(_arch(), layers.values(), REFUSED)
         for name in layer_names:
             impl = layers[name].impl
             impl.configure(vllm_config, self.reorder_batch_threshold)
             server = _server(impl, kv_cache_spec, self.model_config, vllm_config,
-                             drafts=self._most_rows - 1, rows_differ=adaptive)
+                             drafts=max_decode_query_len(vllm_config) - 1, rows_differ=adaptive)
             self._decode_rows = decode_rows(server)
             vllm_service.ask(vllm_specs(_layer(impl), server, impl.dcp_rank))
 
@@ -203,8 +182,6 @@ class AttnjitMLAMetadataBuilder(MLACommonMetadataBuilder[MLACommonMetadata]):
                       max_query_len: int,
                       dcp_tot_seq_lens_device: Optional[torch.Tensor]) -> AttnjitMLADecodeMetadata:
         requests = seq_lens_device.shape[0]
-        if max_query_len > self._most_rows:  # vLLM's bound counts the rows of prompts, too
-            max_query_len = int((query_start_loc_cpu[1:] - query_start_loc_cpu[:-1]).max())
         rows = rows_of_each(_Batch(query_start_loc_cpu, requests, num_decode_tokens,
                                    max_query_len), self._decode_rows)
         return AttnjitMLADecodeMetadata(

@@ -89,10 +89,11 @@ class Case:
 def case_of(text, given):
     name, *more = text.split(":")
     model, *parts = name.split("+")
-    for one, known in ((model, shapes.MODELS), *((part, shapes.WITH) for part in parts)):
+    models = {**shapes.MODELS, **shapes.KINDS}
+    for one, known in ((model, models), *((part, shapes.WITH) for part in parts)):
         if one not in known:
             raise SystemExit(f"run: there is no {one!r}, but {', '.join(known)}")
-    config = shapes.MODELS[model]
+    config = models[model]
     if given.tiny:
         config = shapes.tiny(config)
     if len(more) > 1:

@@ -72,7 +72,10 @@ MODELS = {
                       "moe_intermediate_size": 2048, "num_hidden_layers": 4,
                       "num_attention_heads": 128, "num_key_value_heads": 128,
                       "q_lora_rank": 1536, "n_shared_experts": 1},
-    # Small ones, for what their layers and the engine's options have in them, not for speeds.
+}
+
+#: Small ones, for vLLM's kinds of layers and the engine's options, not for speeds.
+KINDS = {
     "small": _SMALL,
     "one-head": {**_SMALL, "num_key_value_heads": 1},
     "alibi": {"architectures": ["FalconForCausalLM"], "model_type": "falcon", "alibi": True,

@@ -58,14 +58,13 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
 
   /// Leaves them at `words`.
   ATTNJIT_DEVICE void find(CutWords words) const {
-    Choice choice;
     const bool asks = arguments.partitions > 1 && arguments.claims != nullptr;
-    if (arguments.claims != nullptr) choice = choose(asks);
+    const Choice choice = choose(asks);
     ListPlace place{{arguments.batch, 0, 0, choice.length}};
     if (worker<Config>() < choice.runs) place = begin_of_run(choice);
     if (lane != 0) return;
     park_place(words.address, place);
-    words.store(choice.longest, choice.runs, choice.longer);
+    words.store(choice.longest, choice.runs, choice.front, choice.tiles);
     if (!asks) return;
     const CutTable<Config::kTileM> table{arguments.partitions};
     u32* const out = reinterpret_cast<u32*>(arguments.partial_lse);
@@ -78,7 +77,7 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
   struct Choice {
     int longest = 0x7fffffff;  ///< ticks of tiles that are not cut
     int runs = 0, length = 1;  ///< and ticks of each
-    int longer = 0;            ///< CutWords::longer()
+    int front = 0, tiles = 0;  ///< as of CutWords
   };
 
   /// Ticks of all heads' tiles.
@@ -92,6 +91,7 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
   /// Of a batch: what is not cut, and of the others the tiles, their ticks, and the longest's.
   struct Sums {
     Kinds whole;
+    int whole_tiles = 0;
     float tiles = 0;
     u32 ticks = 0;
     float about = 0;  ///< of the ticks, which might overflow
@@ -106,16 +106,18 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
       const Lengths its = this->lengths(sequence);
       const int own = cut_ticks<Config, Mask, Tiling>(its, params);
       sums.most = max(sums.most, own);
+      const int of_sequence = this->tiles(its.q);
       if (own > longest) {
-        const int of_sequence = this->tiles(its.q);
         sums.tiles += static_cast<float>(of_sequence);
         sums.ticks += static_cast<u32>(of_sequence) * static_cast<u32>(own + kTileTicks);
         sums.about += static_cast<float>(of_sequence) * static_cast<float>(own + kTileTicks);
-      } else if (its.q > 0) {
-        sums.whole.template add<Mask>(its, arguments, params);
+      } else {
+        sums.whole_tiles += of_sequence;
+        sums.whole.template add<Mask>(sequence, *this, params);
       }
     }
     sums.whole.add_lanes();
+    sums.whole_tiles = __reduce_add_sync(kAll, sums.whole_tiles);
     sums.tiles = warp_sum(sums.tiles);
     sums.about = warp_sum(sums.about);
     sums.ticks = __reduce_add_sync(kAll, sums.ticks);
@@ -124,7 +126,7 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
   }
 
   ATTNJIT_DEVICE Choice choose(bool may_cut) const {
-    const int heads = Tiling::heads(arguments), ctas = workers<Config>();
+    const int ctas = workers<Config>();
     Choice choice;
     int longest = choice.longest;  // nothing is cut at first
 #pragma unroll 1
@@ -144,7 +146,8 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
       }
       choice.longest = longest;
       choice.runs = runs;
-      choice.longer = sums.whole.ctas_of_longer(heads, ctas - runs);
+      choice.front = sums.whole.ctas_at_front(*this, ctas - runs);
+      choice.tiles = sums.whole_tiles;
       const float limit = fmaxf(kCutShare * share, static_cast<float>(kLeastCut));
       if (!may_cut || runs > 0 || static_cast<float>(sums.most) <= limit) return choice;
       // Where a share is less than the least that is worth a cut, what is as long as a share is cut
@@ -231,8 +234,9 @@ struct CutTileList : List {
       if (running) return true;
       this->begin_walk();
     } else {
-      List::advance();
+      List::go_on();
     }
+    List::find();
     return !List::done();
   }
   /// The work; a run then stands at what follows. NOTE: a tile's work is made in one place, for

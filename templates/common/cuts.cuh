@@ -25,14 +25,19 @@ constexpr float kFullTime = static_cast<float>(kFullTicks) / kFewTicks;
 template <class Tiling>
 struct TileKinds {
   float few_tiles = 0, few_time = 0, full_tiles = 0, full_time = 0;
+  int first = 0x7fffffff, last = -1;  ///< of the sequences that have rows
 
-  /// Adds the tiles of a sequence that has rows.
-  template <class Mask, class Arguments, class Params>
-  ATTNJIT_DEVICE void add(Lengths lengths, const Arguments& arguments, const Params& params) {
+  /// Adds the tiles of a sequence. `of`: a SequenceLengths.
+  template <class Mask, class SequenceLengths, class Params>
+  ATTNJIT_DEVICE void add(int sequence, const SequenceLengths& of, const Params& params) {
+    const Lengths lengths = of.lengths(sequence);
+    if (lengths.q == 0) return;
+    first = min(first, sequence);
+    last = sequence;
     // Those that the row in the middle sees.
     const int q_idx = lengths.first_q_idx() + lengths.q / 2;
     const KvRange reach = Mask::reach(q_idx, q_idx, lengths.kv, params);
-    const float tiles = Tiling::tiles(lengths.q, arguments);
+    const float tiles = Tiling::tiles(lengths.q, of.arguments);
     const float time = tiles * max(reach.end - reach.begin, 0);
     if (Tiling::few_rows(lengths.q)) {
       few_tiles += tiles;
@@ -48,6 +53,8 @@ struct TileKinds {
     few_time = warp_sum(few_time);
     full_tiles = warp_sum(full_tiles);
     full_time = warp_sum(full_time);
+    first = __reduce_min_sync(0xffffffffu, first);
+    last = __reduce_max_sync(0xffffffffu, last);
   }
 
   /// Of so many CTAs, those that the longer tiles, of few rows or of many, take: their share of the
@@ -62,6 +69,19 @@ struct TileKinds {
     const float rounds = fmaxf(rintf(__fdividef(tiles, fmaxf(share, 1))), 1);
     const int ctas = min(max(static_cast<int>(ceilf(__fdividef(tiles, rounds))), 1), all - 1);
     return few_longer ? -ctas : ctas;
+  }
+
+  /// Of so many CTAs that claim tiles, those that begin at the list's front. Its ends are told
+  /// apart by the first and the last sequence. If one has few rows and the other has not, CTAs
+  /// begin at both; otherwise all begin at the end whose tiles are longer.
+  template <class SequenceLengths>
+  ATTNJIT_DEVICE int ctas_at_front(const SequenceLengths& of, int all) const {
+    if (last < 0) return all;
+    const Lengths front = of.lengths(first), back = of.lengths(last);
+    const bool few = Tiling::few_rows(front.q);
+    if (few == Tiling::few_rows(back.q)) return back.kv > front.kv ? 0 : all;
+    const int longer = ctas_of_longer(Tiling::heads(of.arguments), all);
+    return (longer < 0) == few ? abs(longer) : all - abs(longer);
   }
 };
 
@@ -89,8 +109,9 @@ ATTNJIT_DEVICE int step_ticks(int rows) {
 template <class Config, class Mask, class Tiling, class Params>
 ATTNJIT_DEVICE int nominal_steps(Lengths lengths, const Params& params) {
   const int first = max(lengths.q - Tiling::kTilePositions, 0) + lengths.first_q_idx();
-  const KvRange reach = reach_of<Config, Mask>(first, lengths.kv - 1, lengths.kv, params);
-  return reach.empty() ? 0 : (reach.end - 1) / Config::kTileN + 1 - reach.begin / Config::kTileN;
+  return tiles_of_keys<Config::kTileN>(
+             reach_of<Config, Mask>(first, lengths.kv - 1, lengths.kv, params))
+      .count();
 }
 
 /// The ticks of a sequence's tiles, where they may be cut; otherwise none.
@@ -108,11 +129,13 @@ struct CutWords {
   /// Ticks of the longest tiles that are not cut, and how many CTAs have runs.
   ATTNJIT_DEVICE int longest() const { return word(4); }
   ATTNJIT_DEVICE int runs() const { return word(5); }
-  /// TileKinds::ctas_of_longer() of the tiles that are not cut, for the other CTAs.
-  ATTNJIT_DEVICE int longer() const { return word(6); }
-  ATTNJIT_DEVICE void store(int longest, int runs, int longer) const {
+  /// TileKinds::ctas_at_front() of the tiles that are not cut, for the other CTAs; and how many
+  /// such tiles there are.
+  ATTNJIT_DEVICE int front() const { return word(6); }
+  ATTNJIT_DEVICE int tiles() const { return word(7); }
+  ATTNJIT_DEVICE void store(int longest, int runs, int front, int tiles) const {
     store_shared_v4(address + kListBytes, static_cast<u32>(longest), static_cast<u32>(runs),
-                    static_cast<u32>(longer), 0);
+                    static_cast<u32>(front), static_cast<u32>(tiles));
   }
 
  private:

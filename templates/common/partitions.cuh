@@ -32,6 +32,14 @@ ATTNJIT_DEVICE KvTiles intersect(KvTiles a, KvTiles b) {
   return {max(a.begin, b.begin), min(a.end, b.end)};
 }
 
+/// Those of a range of keys.
+template <int kTileN>
+ATTNJIT_DEVICE KvTiles tiles_of_keys(KvRange keys) {
+  // NOTE: rounds up without forming end + kTileN, which may overflow.
+  return keys.empty() ? KvTiles{0, 0}
+                      : KvTiles{quotient(keys.begin, kTileN), quotient(keys.end - 1, kTileN) + 1};
+}
+
 /// The keys that rows [first, last] reach. NOTE: of a map of the mask all: who brings one says
 /// which blocks are seen whole, whatever the mask shows of them.
 template <class Config, class Mask, class Params>

@@ -59,9 +59,8 @@ struct SequenceRuns : SequenceLengths<Config, true, Arguments> {
   /// The KV tiles that some row of a sequence reaches.
   ATTNJIT_DEVICE KvTiles reached(int sequence) const {
     const Lengths its = this->lengths(sequence);
-    const KvRange reach = reach_of<Config, Mask>(its.first_q_idx(), its.kv - 1, its.kv, params);
-    if (reach.empty()) return {0, 0};
-    const KvTiles reached{reach.begin / Config::kTileN, (reach.end - 1) / Config::kTileN + 1};
+    const KvTiles reached = tiles_of_keys<Config::kTileN>(
+        reach_of<Config, Mask>(its.first_q_idx(), its.kv - 1, its.kv, params));
     if constexpr (trims_tiles<Config>()) {
       const TileCoord rows = rows_of<Config>(sequence, 0, 0, its.q - 1, its);
       return seen_tiles<Config::kTileN, Mask>(rows, reached, params);

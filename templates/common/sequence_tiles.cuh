@@ -15,7 +15,6 @@ struct SequenceTiling {
   static constexpr bool kKvLens = true;
   static constexpr bool kPairTiles = Config::kPairTiles;
   static constexpr bool kPartsOutside = false;
-  static constexpr bool kFindsLate = false;
   /// Of a tile, at least; where tiles are cut.
   static constexpr int kTilePositions = ceil_div(Config::kTileM, kPackedHeads<Config>);
   template <class Arguments>

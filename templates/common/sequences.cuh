@@ -30,9 +30,6 @@ namespace attnjit {
 ///   kKvLens             whether sequences differ in kv_len
 ///   kPairTiles          whether later rows see more keys
 ///   kPartsOutside       whether a part's tiles follow one another, and not a tile's parts
-///   kFindsLate          whether who walks the list calls find_late() before each done(): then one
-///                       place counts tiles, for compile time. NOTE: not sm_90a's producer, which
-///                       has no registers for that.
 ///   heads(arguments)    heads, or groups of heads that share tiles
 ///   tiles(q_len, arguments)    of a head
 ///   few_rows(q_len)     where tiles are claimed: whether a tile waits for K and V
@@ -46,15 +43,15 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   static_assert(!kClaims || Config::kCluster == 1, "a CTA claims for itself alone");
   /// Whether some sequences' tiles may be cut, which are then none of the list.
   static constexpr bool kCuts = cuts_tiles<Config>();
-  static_assert(!kCuts || (kClaims && !Tiling::kFindsLate));
+  static_assert(!kCuts || kClaims);
 
   const Params& params;
   int lane;
-  int first = 0;  ///< of the sequences at hand, a lane each
-  int begin = 0;  ///< tiles of those before; before find_late() has found the last one, ~ of it
-  int sum = 0;    ///< tiles of the sequences at hand up to the lane's
-  int index;      ///< of the tile that the list is at; negative: of none
-  Claims claims = {};  ///< where kClaims
+  int first = -32;     ///< of the sequences at hand, a lane each; at first there are none
+  int begin = 0;       ///< tiles of those before
+  int sum = 0;         ///< tiles of the sequences at hand up to the lane's
+  int index;           ///< of the tile that the list is at; negative: of none
+  Claims claims = {};  ///< where kClaims and not kCuts
   CutWords cuts = {};  ///< where kCuts
   // NOTE: unsigned, as the grid is: half of a signed number takes more instructions.
   bool backward =
@@ -62,66 +59,42 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
 
   ATTNJIT_DEVICE SequenceList(const Arguments& launch, const Params& user, int lane_of_warp)
       : Base{launch}, params(user), lane(lane_of_warp), index(worker<Config>()) {
-    if constexpr (Tiling::kFindsLate) {
-      static_assert(!kClaims);
-      if (backward) begin = ~begin;
-      return;
-    }
     begin_walk();
+    find();
   }
-  /// Without a first tile: begin_walk() finds it.
+  /// Without a first tile: begin_walk() and find() find it.
   ATTNJIT_DEVICE SequenceList(const Arguments& launch, const Params& user, int lane_of_warp,
                               CutWords words)
-      : Base{launch}, params(user), lane(lane_of_warp), index(-1), cuts(words) {}
+      : Base{launch}, params(user), lane(lane_of_warp), index(worker<Config>()), cuts(words) {}
 
   ATTNJIT_DEVICE void begin_walk() {
-    count_tiles();
     if (claiming()) {
       if constexpr (kClaims) begin_claims();
     } else if (backward) {
-      while (first + 32 < arguments.batch) next();
-      go_to_last();
+      const int left = all_tiles() - 1 - index;
+      if (left > 0) index += quotient(left, step()) * step();
     }
-    find();
   }
 
   ATTNJIT_DEVICE ListPlace place() const { return {{first, begin, index, 0}}; }
+  /// @pre advance() follows.
   ATTNJIT_DEVICE void resume(const ListPlace& at) {
-    first = at.words[0];
+    first = at.words[0] - 32;  // those from there on are to be counted
     begin = at.words[1];
     index = at.words[2];
-    count_tiles();
+    sum = 0;
   }
 
   ATTNJIT_DEVICE bool done() const { return first >= arguments.batch || index < 0; }
   ATTNJIT_DEVICE void advance() {
+    go_on();
+    find();
+  }
+  ATTNJIT_DEVICE void go_on() {
     if (claiming()) {
       claim();
     } else {
       index += backward ? -step() : step();
-    }
-    if constexpr (!Tiling::kFindsLate) find();
-  }
-  /// Goes to the sequences among which the tile is; at first to the CTA's last tile, where it
-  /// begins there.
-  ATTNJIT_DEVICE void find_late() {
-    bool came_back = false;
-#pragma unroll 1
-    while (!done()) {
-      count_tiles();
-      if (came_back) begin -= at_hand();
-      if (begin < 0 && first + 32 >= arguments.batch) {
-        begin = ~begin;
-        go_to_last();
-      }
-      came_back = begin >= 0 && index < begin;
-      if (came_back) {
-        first -= 32;
-      } else {
-        if (begin >= 0 && index - begin < at_hand()) return;
-        begin += begin < 0 ? -at_hand() : at_hand();
-        first += 32;
-      }
     }
   }
   /// After the last tile.
@@ -160,6 +133,20 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     return work;
   }
 
+  /// Goes to the sequences among which the tile is. NOTE: tiles are counted in one place, for
+  /// compile time: the mask may be asked how far a row sees.
+  ATTNJIT_DEVICE void find() {
+    [[maybe_unused]] const int longest = this->longest();
+    while (!done() && (index < begin || index - begin >= at_hand())) {
+      const bool back = index < begin;
+      if (!back) begin += at_hand();
+      first += back ? -32 : 32;
+      const int sequence = first + lane;
+      sum = warp_sum_through(sequence < arguments.batch ? tiles_of(sequence, longest) : 0, lane);
+      if (back) begin -= at_hand();
+    }
+  }
+
  private:
   ATTNJIT_DEVICE static int step() { return workers<Config>(); }
 
@@ -172,15 +159,6 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   ATTNJIT_DEVICE int claimant() const {
     if constexpr (kCuts) return worker<Config>() - cuts.runs();
     return worker<Config>();
-  }
-  /// The rows of a sequence, and its keys where it has any, that are the list's.
-  ATTNJIT_DEVICE Lengths listed(int sequence, int longest) const {
-    const int rows = this->rows(sequence);
-    Lengths lengths{rows, rows > 0 ? this->keys(sequence, rows) : 0};
-    if constexpr (kCuts) {
-      if (is_cut<Config, Mask, Tiling>(lengths, longest, params)) lengths.q = 0;
-    }
-    return lengths;
   }
   ATTNJIT_DEVICE int longest() const {
     if constexpr (kCuts) return cuts.longest();
@@ -206,117 +184,60 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     if constexpr (kClaims) return arguments.claims != nullptr;
     return false;
   }
+  /// NOTE: where tiles are cut, from shared memory: the producer has no register to keep them.
+  ATTNJIT_DEVICE Claims read_claims() const {
+    if constexpr (kCuts) return Claims::of(all_tiles(), ctas_at_front(), lane);
+    return claims;
+  }
   ATTNJIT_DEVICE void claim() {
     if constexpr (kClaims) {
-      index = claims.next(arguments.claims, lane, claimant(), claimants());
+      index = read_claims().next(arguments.claims, lane, claimant(), claimants());
     }
   }
 
-  /// Ends of the list are told apart by their first sequences that have rows. If one has few rows
-  /// and the other has not, CTAs begin at both; otherwise all begin at the end whose tiles are
-  /// longer.
   ATTNJIT_DEVICE void begin_claims() {
-    const int longest = this->longest(), ctas = claimants();
-    const int longer = ctas_of_longer();  // negative: those of the sequences with few rows
-    int front_time = -1, back_time = 0;   // of a tile, in keys
-    bool front_few = false, back_few = false;
-    while (true) {
-      const int sequence = first + lane;
-      const Lengths own = sequence < arguments.batch ? listed(sequence, longest) : Lengths{0, 0};
-      const int rows = own.q, time = rows > 0 ? own.kv : 0;
-      const bool few = Tiling::few_rows(rows);
-      const u32 some = __ballot_sync(kAll, rows > 0);
-      const u32 few_some = __ballot_sync(kAll, rows > 0 && few);
-      if (some != 0) {
-        const int foremost = __ffs(static_cast<int>(some)) - 1, last = 31 - __clz(some);
-        if (front_time < 0) {
-          front_time = __shfl_sync(kAll, time, foremost);
-          front_few = (few_some >> foremost & 1) != 0;
-        }
-        back_time = __shfl_sync(kAll, time, last);
-        back_few = (few_some >> last & 1) != 0;
-      }
-      if (first + 32 >= arguments.batch) break;
-      next();
-    }
-    int back = back_time > front_time ? ctas : 0;
-    if (front_few != back_few) back = (longer < 0) == back_few ? abs(longer) : ctas - abs(longer);
-    claims = Claims::of(begin + at_hand(), ctas - back, lane);
-    const int own = claimant();
-    if (kCuts && own < 0) {
+    if constexpr (!kCuts) claims = Claims::of(all_tiles(), ctas_at_front(), lane);
+    if (kCuts && claimant() < 0) {
       claim();
     } else {
-      index = claims.first(own);
+      index = read_claims().first(claimant());
     }
-    if (own >= claims.front()) return;
-    first = 0;
-    begin = 0;
-    count_tiles();
-  }
-
-  /// TileKinds::ctas_of_longer() of the list's tiles.
-  ATTNJIT_DEVICE int ctas_of_longer() const {
-    if constexpr (kCuts) return cuts.longer();
-    TileKinds<Tiling> kinds;
-#pragma unroll 1
-    for (int sequence = lane; sequence < arguments.batch; sequence += 32) {
-      const int rows = this->rows(sequence);
-      if (rows == 0) continue;
-      kinds.template add<Mask>({rows, this->keys(sequence, rows)}, arguments, params);
-    }
-    kinds.add_lanes();
-    return kinds.ctas_of_longer(Tiling::heads(arguments), step());
   }
 
   /// Tiles of the sequences at hand.
   ATTNJIT_DEVICE int at_hand() const { return __shfl_sync(kAll, sum, 31); }
 
-  ATTNJIT_DEVICE void count_tiles() {
-    const int sequence = first + lane;
-    [[maybe_unused]] const int longest = this->longest();
-    sum = 0;
-    if (sequence < arguments.batch) {
-      int rows = 0;
-      if constexpr (kCuts) {
-        rows = listed(sequence, longest).q;
-      } else {
-        rows = this->rows(sequence);
-      }
-      sum = Tiling::tiles(rows, arguments) * Tiling::heads(arguments);
-      if constexpr (Config::kSplit && !kCuts) {
-        sum *=
-            parts_of<Config, Mask>({rows, this->keys(sequence, rows)}, arguments, params).count();
-      }
+  /// Those of a sequence.
+  ATTNJIT_DEVICE int tiles_of(int sequence, int longest) const {
+    Lengths lengths{this->rows(sequence), 0};
+    if constexpr (kCuts || Config::kSplit) lengths.kv = this->keys(sequence, lengths.q);
+    if constexpr (kCuts) {
+      if (is_cut<Config, Mask, Tiling>(lengths, longest, params)) return 0;
     }
-    sum = warp_sum_through(sum, lane);
-  }
-
-  /// To the CTA's last tile, of which no sequences are behind those at hand.
-  ATTNJIT_DEVICE void go_to_last() {
-    const int left = begin + at_hand() - 1 - index;
-    if (left > 0) index += quotient(left, step()) * step();
-  }
-
-  /// Goes on to the next sequences.
-  ATTNJIT_DEVICE void next() {
-    begin += at_hand();
-    first += 32;
-    count_tiles();
-  }
-
-  /// Goes to the sequences among which the tile is.
-  ATTNJIT_DEVICE void find() {
-    while (!done()) {
-      if (index < begin) {
-        first -= 32;
-        count_tiles();
-        begin -= at_hand();
-      } else if (index - begin >= at_hand()) {
-        next();
-      } else {
-        return;
-      }
+    int tiles = Tiling::tiles(lengths.q, arguments) * Tiling::heads(arguments);
+    if constexpr (Config::kSplit && !kCuts) {
+      tiles *= parts_of<Config, Mask>(lengths, arguments, params).count();
     }
+    return tiles;
+  }
+  ATTNJIT_DEVICE int ctas_at_front() const {
+    if constexpr (kCuts) return cuts.front();
+    TileKinds<Tiling> kinds;
+#pragma unroll 1
+    for (int sequence = lane; sequence < arguments.batch; sequence += 32) {
+      kinds.template add<Mask>(sequence, *this, params);
+    }
+    kinds.add_lanes();
+    return kinds.ctas_at_front(*this, step());
+  }
+  ATTNJIT_DEVICE int all_tiles() const {
+    if constexpr (kCuts) return cuts.tiles();
+    int tiles = 0;
+#pragma unroll 1
+    for (int sequence = lane; sequence < arguments.batch; sequence += 32) {
+      tiles += tiles_of(sequence, 0);
+    }
+    return __reduce_add_sync(kAll, tiles);
   }
 };
 

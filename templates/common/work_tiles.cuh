@@ -239,13 +239,12 @@ ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
   const int last = min(last_position<Config>(last_row), lengths.q - 1);
   const KvRange reach =
       reach_of<Config, Mask>(first + first_q_idx, last + first_q_idx, lengths.kv, params);
-  const bool none = reach.empty() || last < 0;
   if constexpr (Config::kPageSize > 0 && !Mask::kFromZero) {
     work.first_key = Mask::reach(first + first_q_idx, last + first_q_idx, lengths.kv, params).begin;
   }
-  work.tile_begin = none ? 0 : reach.begin / Config::kTileN;
-  // NOTE: rounds up without forming end + kTileN, which may overflow.
-  work.tile_end = none ? 0 : (reach.end - 1) / Config::kTileN + 1;
+  const KvTiles tiles = last < 0 ? KvTiles{0, 0} : tiles_of_keys<Config::kTileN>(reach);
+  work.tile_begin = tiles.begin;
+  work.tile_end = tiles.end;
   if constexpr (trims_tiles<Config>()) {
     const TileCoord rows = rows_of<Config>(work.batch, work.head, first, last, lengths);
     const KvTiles seen =

@@ -14,7 +14,6 @@ template <class Config>
 struct ListTiling : SequenceTiling<Config> {
   static constexpr bool kKvLens = Config::kTopk == 0;
   static constexpr bool kPartsOutside = !Config::kOwnV;
-  static constexpr bool kFindsLate = false;
 };
 
 /// Finds the rows that a list names. A place of the list is a key.

@@ -114,7 +114,6 @@ ATTNJIT_DEVICE void announce(const Smem<Config>& smem, const Arguments& argument
     if constexpr (cuts_tiles<Config>()) {
       done = !list.next();
     } else {
-      if constexpr (requires { list.find_late(); }) list.find_late();
       done = list.done();
     }
     WorkTile work{};

@@ -408,13 +408,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       }
       if constexpr (Config::kReturnLse) {
         if (position < work.q_len && !merged) {
-          if constexpr (Config::kRagged) {
-            arguments.lse[static_cast<i64>(head) * arguments.total_q + work.q_begin + position] =
-                lse;
-          } else {
-            const i64 head_row = static_cast<i64>(work.batch) * arguments.num_q_heads + head;
-            arguments.lse[head_row * work.q_len + position] = lse;
-          }
+          arguments.lse[lse_row<Config>(work, head, position, arguments)] = lse;
         }
       }
       weight_0 *= scale;

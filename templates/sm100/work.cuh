@@ -181,23 +181,12 @@ ATTNJIT_DEVICE int tiles_of(int positions, const Arguments& arguments) {
                                              : quotient(tiles + Config::kNumQo - 1, Config::kNumQo);
 }
 
-/// CTAs, or pairs, of the grid, and which of them this is.
-template <class Config>
-ATTNJIT_DEVICE int workers() {
-  return static_cast<int>(gridDim.x) / LayoutOf<Config>::kCtas;
-}
-template <class Config>
-ATTNJIT_DEVICE int worker() {
-  return static_cast<int>(blockIdx.x) / LayoutOf<Config>::kCtas;
-}
-
 /// Rows of a sequence that CTAs take at a time; fused heads share them.
 template <class Config>
 struct SequenceTiling {
   static constexpr bool kKvLens = LayoutOf<Config>::kKvLens;
   static constexpr bool kPairTiles = cuts_tiles<Config>();
   static constexpr bool kPartsOutside = false;
-  static constexpr bool kFindsLate = !cuts_tiles<Config>();
   // NOTE: not a variable, which kernels that cut nothing would have, too.
   enum : int { kTilePositions = Config::kNumQo * LayoutOf<Config>::kTileStep };
   template <class Arguments>
@@ -219,11 +208,8 @@ template <class Config, class Mask, class Params>
 ATTNJIT_DEVICE KvTiles reached_by(const WorkTile& work, int position, const Params& params) {
   const int last = min(position + LayoutOf<Config>::kTileStep, work.q_len) - 1;
   const int first_q_idx = work.kv_len - work.q_len;  // of position 0
-  const KvRange reach =
-      Mask::reach(position + first_q_idx, last + first_q_idx, work.kv_len, params);
-  if (reach.empty()) return {0, 0};
-  // NOTE: rounds up without forming end + kTileN, which may overflow.
-  return {quotient(reach.begin, Config::kTileN), quotient(reach.end - 1, Config::kTileN) + 1};
+  return tiles_of_keys<Config::kTileN>(
+      Mask::reach(position + first_q_idx, last + first_q_idx, work.kv_len, params));
 }
 
 /// Whether who asks an expression about tiles says where what it shows begins.

@@ -82,16 +82,18 @@ def of_eight_bits(folder):
     assert {path.stem for path in (folder / "out").glob("check-*.json")} == {
         f"check-{name}-{backend}" for name, backends in (
             ("llama8b-fp8", ("FLASH_ATTN", "TRITON_ATTN", "ATTNJIT")),
-            ("llama8b-fp8_per_token_head", ("TRITON_ATTN", "ATTNJIT")),
+            ("llama8b-fp8_per_token_head", ("FLASH_ATTN@auto", "TRITON_ATTN", "ATTNJIT")),
             ("deepseek-16h-fp8", ("FLASHMLA", "TRITON_MLA", "ATTNJIT"))) for backend in backends}
     told = driver("judge.py", folder)
-    assert ("check llama8b fp8_per_token_head, 2 layers: prompts 0.00000 from TRITON_ATTN's"
+    assert ("check llama8b fp8_per_token_head, 2 layers: prompts 0.00000 from FLASH_ATTN@auto's"
             in told.stdout), told
+    log = (folder / "out/logs/check-llama8b-fp8_per_token_head-FLASH_ATTN@auto.log").read_text()
+    assert "kv_cache_dtype=auto" in log, log
 
 
 def of_options(folder):
     """Kinds of layers, and options of the engine: each is beside vLLM's own, and is judged."""
-    cases = {"small+drafts": 3, "small+invariant": 3, "small+tp2": 3, "small+q16": 3, "alibi": 2,
+    cases = {"few-words+drafts": 3, "small+invariant": 3, "one-head+dcp2": 3, "small+q16": 3, "alibi": 3,
              "chunks": 3, "encoder": 3, "encoder-windows": 3}
     done = driver("run.py", folder, *cases, "--tiny", "--stage", "check", "--options",
                   json.dumps(OPTIONS))
@@ -99,7 +101,7 @@ def of_options(folder):
     for case, engines in cases.items():
         left = list((folder / "out").glob(f"check-{case}-auto-*.json"))
         assert len(left) == engines, left
-    log = (folder / "out/logs/check-small+drafts-auto-ATTNJIT.log").read_text(encoding="utf-8")
+    log = (folder / "out/logs/check-few-words+drafts-auto-ATTNJIT.log").read_text(encoding="utf-8")
     assert "num_spec_tokens=4" in log, log
     told = driver("judge.py", folder)
     assert "of 5150 log-probabilities are others" in told.stdout, told.stdout

@@ -18,17 +18,20 @@ def fill(model, rank=0):
             if name.endswith("sinks"):
                 weight.copy_(torch.randn(weight.shape, generator=seed, device=weight.device))
             elif weight.dim() == 1:
-                norm = "norm" in name and "gemma" not in type(model).__name__.lower()
+                norm = name.endswith("weight") and "gemma" not in type(model).__name__.lower()
                 weight.fill_(1.0 if norm else 0.0)  # Gemma's norms are 1 + w
             else:
                 embeds = "embed_tokens" in name and not tied
                 size = 1.0 if embeds else weight.shape[-1] ** -0.5
                 parts = weight.view(-1).split(1 << 27) if weight.is_contiguous() else [weight]
-                for part in parts:
-                    part.copy_(torch.randn(part.shape, generator=seed, device=part.device) * size)
+                for part in parts:  # rounded alike where a model's numbers have 32 bits
+                    drawn = torch.randn(part.shape, generator=seed, device=part.device) * size
+                    part.copy_(drawn.bfloat16())
                 if "qkv_proj" in name or "query_key_value" in name:
                     rows = _q_rows(config, len(weight))
-                    weight[:rows].normal_(std=3.0 * size, generator=of_rank)  # scores that differ
+                    drawn = torch.randn(weight[:rows].shape, generator=of_rank,
+                                        device=weight.device)
+                    weight[:rows] = (drawn * 3.0 * size).bfloat16()  # scores that differ
 
 
 def _q_rows(config, rows):

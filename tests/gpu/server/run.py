@@ -77,8 +77,8 @@ class Case:
             row = self.config["kv_lora_rank"] + self.config["qk_rope_head_dim"]
         else:
             row = 2 * shapes.kv_heads(self.config) * shapes.head_dim(self.config)
-        row *= self.config["num_hidden_layers"] * (1 if self.cache.startswith("fp8") else 2)
-        return row * self.cache_tokens(stage)
+        largest = 4 if "alibi" in self.config else 1 if self.cache == "fp8" else 2  # of REFERENCES, too
+        return row * largest * self.config["num_hidden_layers"] * self.cache_tokens(stage)
 
     def bytes(self, stage):
         """What an engine of it takes of the GPU, about."""
@@ -152,8 +152,8 @@ class Running:
         self.log.write_text("", encoding="utf-8")  # of an earlier run
         if stage == "check":
             case = dataclasses.replace(case, mode="eager", folder=case.check_folder)
-        if backend in case.varied:
-            case = dataclasses.replace(case, options={**case.options, **case.varied[backend]})
+        more = case.varied.get(backend, shapes.REFERENCES.get(backend.partition("@")[2], {}))
+        case = dataclasses.replace(case, options={**case.options, **more})
         self._pipe, theirs = multiprocessing.Pipe()
         self._process = multiprocessing.get_context(method).Process(
             target=engines.serve, args=(theirs, str(self.log), environment, make, case, backend,
@@ -272,10 +272,10 @@ def groups_of(cases, stage, room):
 
 
 def backends_in(case, stage):
-    default, other = shapes.backends_of(case.config, case.cache)
+    default, other = shapes.backends_of(case.config, case.cache, case.options)
     if stage == "check":
-        return (default, "ATTNJIT", other) if other else (default, "ATTNJIT")
-    return (default, "ATTNJIT", *case.varied)
+        return (default, "ATTNJIT", other)
+    return (other if "@" in default else default, "ATTNJIT", *case.varied)
 
 
 def started(group, stage, out, logs, given, method):

@@ -145,7 +145,7 @@ def measured_round(server, case, concurrency):
 
 
 def serve(case, given, out, logs, deadline):
-    default = shapes.backends_of(case.config, case.cache)[0]
+    default = run.backends_in(case, "speed")[0]
     records = {backend: run.Record(out, "serve", case, backend, given.arch)
                for backend in (default, "ATTNJIT")}
     for record in records.values():

@@ -78,6 +78,7 @@ MODELS = {
 KINDS = {
     "small": _SMALL,
     "one-head": {**_SMALL, "num_key_value_heads": 1},
+    "few-words": {**_SMALL, "vocab_size": 64},  # which n-grams guess
     "alibi": {"architectures": ["FalconForCausalLM"], "model_type": "falcon", "alibi": True,
               "bias": False, "new_decoder_architecture": True,
               "parallel_attn": True, "num_ln_in_parallel_attn": 2, "num_attention_heads": 16,
@@ -87,7 +88,7 @@ KINDS = {
                   "bos_token_id", "eos_token_id", "torch_dtype")}},
     "chunks": {**_SMALL, "architectures": ["Llama4ForCausalLM"], "model_type": "llama4_text",
                "attention_chunk_size": 512, "no_rope_layers": [1, 1, 1, 0, 1, 1],
-               "interleave_moe_layer_step": 6, "num_local_experts": 2, "num_experts_per_tok": 1,
+               "interleave_moe_layer_step": 6, "num_local_experts": 1, "num_experts_per_tok": 1,
                "intermediate_size_mlp": 5632, "use_qk_norm": True, "attn_temperature_tuning": False},
     "encoder": {**_SMALL, "architectures": ["LlamaBidirectionalModel"], "is_causal": False,
                 "pooling": "avg", "max_position_embeddings": 8192},
@@ -154,13 +155,26 @@ def is_encoder(config):
     return not config.get("is_causal", True)
 
 
-def backends_of(config, cache="auto"):
-    """vLLM's default for the card, and another of its own that says what a deviation is worth, or
-    None."""
-    if cache == "fp8_per_token_head" or config.get("alibi"):
-        return "TRITON_ATTN", None  # which alone serves it (FlashAttention-3 has no ALiBi)
+#: Options of vllm.LLM of backends with these names behind "@".
+REFERENCES = {
+    "auto": {"kv_cache_dtype": "auto"}, "float32": {"dtype": "float32"},
+    "whole": {"decode_context_parallel_size": 1}}
+
+
+def backends_of(config, cache="auto", options=None):
+    """vLLM's default for the card, and another of its own that says what a deviation is worth.
+
+    Where TRITON_ATTN alone serves a model, it is that other, and what both should give has a cache
+    of 16 bits, or numbers of 32.
+    """
+    if cache == "fp8_per_token_head":
+        return "FLASH_ATTN@auto", "TRITON_ATTN"
+    if config.get("alibi"):  # FlashAttention-3 has none
+        return "TRITON_ATTN@float32", "TRITON_ATTN"
     if is_mla(config):  # the first that takes the cache
         return ("FLASHMLA" if cache.startswith("fp8") else "FLASH_ATTN_MLA", "TRITON_MLA")
+    if (options or {}).get("decode_context_parallel_size", 1) > 1:
+        return "FLASH_ATTN", "TRITON_ATTN@whole"
     return ("FLASH_ATTN", "TRITON_ATTN")
 
 
@@ -176,7 +190,8 @@ def tiny(config):
     """Two layers and few heads, to see how a run goes without a GPU."""
     small = {"hidden_size": 256, "intermediate_size": 512, "intermediate_size_mlp": 512,
              "moe_intermediate_size": 256, "vocab_size": 2048, "num_attention_heads": 4,
-             "num_key_value_heads": 4 if is_mla(config) else 2, "num_kv_heads": 2, "head_dim": 64}
+             "num_key_value_heads": 4 if is_mla(config) else min(2, kv_heads(config)),
+             "num_kv_heads": 2, "head_dim": 64}
     return {**with_layers(config, 2), **{name: n for name, n in small.items() if name in config}}
 
 

@@ -77,12 +77,13 @@ def runs(folder):
 def of_eight_bits(folder):
     """Caches of fp8, MLA's too: beside backends of vLLM's that take them, over keys of manifests."""
     done = driver("run.py", folder, "llama8b:fp8", "llama8b:fp8_per_token_head", "deepseek-16h:fp8",
-                  "--tiny", "--stage", "check", "--options", json.dumps(OPTIONS))
+                  "small+head-scales:fp8", "--tiny", "--stage", "check", "--options", json.dumps(OPTIONS))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert {path.stem for path in (folder / "out").glob("check-*.json")} == {
         f"check-{name}-{backend}" for name, backends in (
             ("llama8b-fp8", ("FLASH_ATTN", "TRITON_ATTN", "ATTNJIT")),
             ("llama8b-fp8_per_token_head", ("FLASH_ATTN@auto", "TRITON_ATTN", "ATTNJIT")),
+            ("small+head-scales-fp8", ("FLASH_ATTN@auto", "FLASH_ATTN", "ATTNJIT")),
             ("deepseek-16h-fp8", ("FLASHMLA", "TRITON_MLA", "ATTNJIT"))) for backend in backends}
     told = driver("judge.py", folder)
     assert ("check llama8b fp8_per_token_head, 2 layers: prompts 0.00000 from FLASH_ATTN@auto's"

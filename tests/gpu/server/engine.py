@@ -59,6 +59,7 @@ class Engine:
 
         self._vocab, self._longest = case.config["vocab_size"], longest_of(case)
         self._encodes = shapes.is_encoder(case.config)
+        self._head_scales = case.head_scales
         self._layers = case.layers if backend.startswith("ATTNJIT") else {}
         made = options(case, backend, cache_bytes)
         if self._encodes:
@@ -75,7 +76,7 @@ class Engine:
         self._count = 0
 
     def weights(self):
-        self.llm.collective_rpc("set_weights")
+        self.llm.collective_rpc("set_weights", args=(self._head_scales,))
         if self._layers:
             self.llm.collective_rpc("set_layers", args=(self._layers,))
 

@@ -50,18 +50,25 @@ def _head_dim(config):
 SCALES = {"_q_scale": 0.5, "_k_scale": 0.25, "_v_scale": 2.0}
 
 
-def set_scales(module):
-    """Of a layer of attention, as a checkpoint has them."""
+def set_scales(module, of_heads):
+    """Of a layer of attention, as a checkpoint has them; those of K and V may be of heads."""
+    import torch
+
     for name, value in SCALES.items():
-        if hasattr(module, name):
-            getattr(module, name).fill_(value)
-            setattr(module, f"{name}_float", value)
+        if not hasattr(module, name):
+            continue
+        scale = getattr(module, name)
+        scale.fill_(value)
+        setattr(module, f"{name}_float", value)
+        if of_heads and name != "_q_scale":
+            each = torch.arange(module.num_kv_heads, device=scale.device)
+            setattr(module, name, value * (1.0 + each / module.num_kv_heads))
 
 
 class Extension:
     """Methods of each worker, for collective_rpc."""
 
-    def set_weights(self):
+    def set_weights(self, head_scales=False):
         """fill() of the model; graphs that were captured go on reading the weights."""
         import torch
 
@@ -75,7 +82,7 @@ class Extension:
             if self.vllm_config.model_config.enforce_eager:
                 for layer in self.vllm_config.compilation_config.static_forward_context.values():
                     if "fp8" in getattr(layer, "kv_cache_dtype", ""):
-                        set_scales(layer)
+                        set_scales(layer, head_scales)
         torch.accelerator.synchronize()
 
     def set_layers(self, values):

@@ -56,8 +56,9 @@ def logprobs(verdict, name, found):
     """found: records by backend, with log-probabilities."""
     mine, theirs = found["ATTNJIT"]["logprobs"], {
         backend: record["logprobs"] for backend, record in found.items() if not is_ours(backend)}
-    default = next((b for b in theirs if b.startswith(("FLASH", "FA3")) or "@float32" in b), None)
-    other = next((b for b in theirs if b.startswith("TRITON") and b != default), None)
+    default = next((b for b in theirs if b.endswith(("@auto", "@float32"))),
+                   next((b for b in theirs if b.startswith(("FLASH", "FA3"))), None))
+    other = next((b for b in theirs if b != default), None)
     if default is None:
         return verdict.say(name, "the server's default is missing", False)
     deviation = apart(mine["prompts"], theirs[default]["prompts"])

@@ -61,6 +61,7 @@ class Case:
     environment: dict = dataclasses.field(default_factory=dict)
     manifest: tuple = ()  #: options of attnjit manifest; None: it has no such kernels
     layers: dict = dataclasses.field(default_factory=dict)  #: attributes of attnjit's layers
+    head_scales: bool = False  #: of K and V
     #: Of speed: further engines of attnjit, "ATTNJIT@NAME", and their options.
     varied: dict = dataclasses.field(default_factory=dict)
 
@@ -77,8 +78,9 @@ class Case:
             row = self.config["kv_lora_rank"] + self.config["qk_rope_head_dim"]
         else:
             row = 2 * shapes.kv_heads(self.config) * shapes.head_dim(self.config)
-        largest = 4 if "alibi" in self.config else 1 if self.cache == "fp8" else 2  # of REFERENCES, too
-        return row * largest * self.config["num_hidden_layers"] * self.cache_tokens(stage)
+        of_16_bits = self.cache != "fp8" or self.head_scales  # REFERENCES' caches count, too
+        row *= 4 if "alibi" in self.config else 2 if of_16_bits else 1
+        return row * self.config["num_hidden_layers"] * self.cache_tokens(stage)
 
     def bytes(self, stage):
         """What an engine of it takes of the GPU, about."""
@@ -108,6 +110,7 @@ def case_of(text, given):
         case.options.update(one.options)
         case.environment.update(one.environment)
         case.layers.update(one.layers)
+        case.head_scales |= one.head_scales
         case.manifest = (None if None in (case.manifest, one.manifest)
                          else (*case.manifest, *one.manifest))
     return case
@@ -272,7 +275,7 @@ def groups_of(cases, stage, room):
 
 
 def backends_in(case, stage):
-    default, other = shapes.backends_of(case.config, case.cache, case.options)
+    default, other = shapes.backends_of(case.config, case.cache, case.options, case.head_scales)
     if stage == "check":
         return (default, "ATTNJIT", other)
     return (other if "@" in default else default, "ATTNJIT", *case.varied)

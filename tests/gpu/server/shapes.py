@@ -122,6 +122,7 @@ class With:
     environment: dict = dataclasses.field(default_factory=dict)
     manifest: tuple = ()  #: options of attnjit manifest; None: it has no such kernels
     layers: dict = dataclasses.field(default_factory=dict)  #: attributes of attnjit's layers
+    head_scales: bool = False  #: of K and V, beside a cache of fp8
 
 
 WITH = {
@@ -133,6 +134,7 @@ WITH = {
     "tp2": With({"tensor_parallel_size": 2}, manifest=("--tp", "2")),
     "dcp2": With({"tensor_parallel_size": 2, "decode_context_parallel_size": 2},
                  manifest=("--tp", "2", "--dcp", "2")),
+    "head-scales": With(head_scales=True, manifest=None),  # which come after the layers have asked
     # Q of prompts keeps its 16 bits beside a cache of fp8, as that of decodes does.
     "q16": With(layers={"_quantises": False}, manifest=None),
 }
@@ -161,12 +163,14 @@ REFERENCES = {
     "whole": {"decode_context_parallel_size": 1}}
 
 
-def backends_of(config, cache="auto", options=None):
+def backends_of(config, cache="auto", options=None, head_scales=False):
     """vLLM's default for the card, and another of its own that says what a deviation is worth.
 
-    Where TRITON_ATTN alone serves a model, it is that other, and what both should give has a cache
+    Where one backend alone serves a model, it is that other, and what both should give has a cache
     of 16 bits, or numbers of 32.
     """
+    if head_scales:
+        return "FLASH_ATTN@auto", "FLASH_ATTN"
     if cache == "fp8_per_token_head":
         return "FLASH_ATTN@auto", "TRITON_ATTN"
     if config.get("alibi"):  # FlashAttention-3 has none

@@ -76,7 +76,8 @@ def asked_by(folder, cache, **options):
                     continue
                 assert backend.get_name() == "ATTNJIT", (name, backend)
                 backend.get_builder_cls()(spec, [name], config, torch.device("cpu"))
-    if cache == "auto" and not early:  # MLA's layers wait for their pages, encoders for nothing
+    # MLA's layers wait for their pages, those of images for their masks, and encoders for nothing.
+    if cache == "auto" and not early and not config.model_config.is_mm_prefix_lm:
         assert all(spec.get("mla") or spec.get("ragged_kv") for spec in asked), (
             "layers asked for nothing as they were made")
     return early + asked[len(early):]
@@ -116,6 +117,9 @@ def main(names):
         models = {**shapes.MODELS, **shapes.KINDS, **shapes.WITH_LISTS}
         for name in names or models:
             folder = shapes.write(root, name, models[name])
+            if "images" in models[name]:
+                compare(name, folder, service, "auto", "--images", "free")
+                continue
             compare(name, folder, service, "auto")
             if not models[name].get("alibi"):  # vLLM gives Falcon's such layers no type of a cache
                 compare(name, folder, service, "fp8", *FP8)

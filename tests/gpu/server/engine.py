@@ -59,6 +59,10 @@ class Engine:
 
         self._vocab, self._longest = case.config["vocab_size"], longest_of(case)
         self._encodes = shapes.is_encoder(case.config)
+        self._image = None
+        if "images" in case.config:
+            self._image = shapes.image_tokens(case.config)["<images>"]
+            self._vocab -= 8  # which are the images'
         self._head_scales = case.head_scales
         self._layers = case.layers if backend.startswith("ATTNJIT") else {}
         made = options(case, backend, cache_bytes)
@@ -68,6 +72,8 @@ class Engine:
             made.update(runner="pooling", pooler_config=PoolerConfig(task="token_embed"),
                         skip_tokenizer_init=False)
             del made["max_logprobs"]
+        if self._image:
+            made.update(skip_tokenizer_init=False, skip_mm_profiling=True)
         self.llm = LLM(**made)
         gc.collect()
         gc.freeze()
@@ -95,8 +101,21 @@ class Engine:
 
         params = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True,
                                 detokenize=False, **more)
-        return self.llm.generate([{"prompt_token_ids": p} for p in prompts], params,
-                                 use_tqdm=False)
+        return self.llm.generate([self._prompt(p) for p in prompts], params, use_tqdm=False)
+
+    def _prompt(self, tokens):
+        """Of a model with images a prompt has one at its begin, a long one another, of random
+        points."""
+        if self._image is None:
+            return {"prompt_token_ids": tokens}
+        import numpy
+        from PIL import Image
+
+        points = numpy.random.default_rng(tokens[0])
+        parts = [tokens] if len(tokens) < 1000 else [tokens[:700], tokens[700:]]
+        return {"prompt_token_ids": sum(([self._image, *part] for part in parts), []),
+                "multi_modal_data": {"image": [Image.fromarray(points.integers(
+                    0, 255, (224, 224, 3), dtype="uint8")) for _ in parts]}}
 
     def logprobs(self):
         """Log-probabilities: of the prompts' own tokens, which do not hang on near ties as chosen

@@ -8,7 +8,7 @@ def fill(model, rank=0):
     dummy ones are so small that all logits tie."""
     import torch
 
-    config = model.config
+    config = getattr(model.config, "text_config", model.config)
     tied = getattr(config, "tie_word_embeddings", False)
     with torch.no_grad():
         for name, weight in model.named_parameters():
@@ -18,7 +18,8 @@ def fill(model, rank=0):
             if name.endswith("sinks"):
                 weight.copy_(torch.randn(weight.shape, generator=seed, device=weight.device))
             elif weight.dim() == 1:
-                norm = name.endswith("weight") and "gemma" not in type(model).__name__.lower()
+                of_gemma = "gemma" in type(model).__name__.lower() and "vision" not in name
+                norm = name.endswith("weight") and not of_gemma
                 weight.fill_(1.0 if norm else 0.0)  # Gemma's norms are 1 + w
             else:
                 embeds = "embed_tokens" in name and not tied
@@ -27,7 +28,7 @@ def fill(model, rank=0):
                 for part in parts:  # rounded alike where a model's numbers have 32 bits
                     drawn = torch.randn(part.shape, generator=seed, device=part.device) * size
                     part.copy_(drawn.bfloat16())
-                if "qkv_proj" in name or "query_key_value" in name:
+                if ("qkv_proj" in name or "query_key_value" in name) and "vision" not in name:
                     rows = _q_rows(config, len(weight))
                     drawn = torch.randn(weight[:rows].shape, generator=of_rank,
                                         device=weight.device)

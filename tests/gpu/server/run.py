@@ -78,8 +78,8 @@ class Case:
             row = self.config["kv_lora_rank"] + self.config["qk_rope_head_dim"]
         else:
             row = 2 * shapes.kv_heads(self.config) * shapes.head_dim(self.config)
-        of_16_bits = self.cache != "fp8" or self.head_scales  # REFERENCES' caches count, too
-        row *= 4 if "alibi" in self.config else 2 if of_16_bits else 1
+        reference = backends_in(self, "check")[0].partition("@")[2]
+        row *= {"float32": 4, "auto": 2}.get(reference, 1 if self.cache.startswith("fp8") else 2)
         return row * self.config["num_hidden_layers"] * self.cache_tokens(stage)
 
     def bytes(self, stage):
@@ -102,7 +102,8 @@ def case_of(text, given):
         config = shapes.with_layers(config, int(more[1]))
     cache = more[0] if more and more[0] else "auto"
     case = Case(name, config, cache, given.mode, text=text, options=json.loads(given.options),
-                varied=dict(map(variant, getattr(given, "vary", ()))))
+                varied=dict(map(variant, getattr(given, "vary", ()))),
+                manifest=("--images", "free") if "images" in config else ())
     root = pathlib.Path(given.models, f"layers{config['num_hidden_layers']}")
     case.folder = shapes.write(root, model, config)
     case.check_folder = shapes.write(root, f"{model}-all-experts", shapes.all_experts(config))

@@ -74,6 +74,14 @@ MODELS = {
                       "q_lora_rank": 1536, "n_shared_experts": 1},
 }
 
+_SMALL_GEMMA = {
+    **_GEMMA, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 6,
+    "vocab_size": 4096, "max_position_embeddings": 8192, "sliding_window": 512,
+    "layer_types": ["sliding_attention"] * 5 + ["full_attention"],
+    "rope_parameters": {
+        "full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}
+
 #: Small ones, for vLLM's kinds of layers and the engine's options, not for speeds.
 KINDS = {
     "small": _SMALL,
@@ -93,14 +101,11 @@ KINDS = {
     "encoder": {**_SMALL, "architectures": ["LlamaBidirectionalModel"], "is_causal": False,
                 "pooling": "avg", "max_position_embeddings": 8192},
     "encoder-windows": {
-        **_GEMMA, "architectures": ["Gemma3TextModel"], "model_type": "gemma3_text",
-        "use_bidirectional_attention": True, "is_causal": False, "hidden_size": 2048,
-        "intermediate_size": 5632, "num_hidden_layers": 6, "vocab_size": 4096,
-        "max_position_embeddings": 8192, "sliding_window": 512,
-        "layer_types": ["sliding_attention"] * 5 + ["full_attention"],
-        "rope_parameters": {
-            "full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
-            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
+        **_SMALL_GEMMA, "architectures": ["Gemma3TextModel"], "model_type": "gemma3_text",
+        "use_bidirectional_attention": True, "is_causal": False},
+    # Gemma 3 with pictures of 64 tokens, which see each other both ways: write() has the rest.
+    "images": {**_SMALL_GEMMA, "architectures": ["Gemma3ForConditionalGeneration"],
+               "model_type": "gemma3_text", "images": 64},
 }
 
 #: DeepSeek-V3.2's attention over the lists of an indexer, whose scores are DeepGEMM's: a machine to
@@ -173,7 +178,7 @@ def backends_of(config, cache="auto", options=None, head_scales=False):
         return "FLASH_ATTN@auto", "FLASH_ATTN"
     if cache == "fp8_per_token_head":
         return "FLASH_ATTN@auto", "TRITON_ATTN"
-    if config.get("alibi"):  # FlashAttention-3 has none
+    if config.get("alibi") or "images" in config:  # FlashAttention-3 has none
         return "TRITON_ATTN@float32", "TRITON_ATTN"
     if is_mla(config):  # the first that takes the cache
         return ("FLASHMLA" if cache.startswith("fp8") else "FLASH_ATTN_MLA", "TRITON_MLA")
@@ -221,6 +226,31 @@ def weight_bytes(config):
     return 2 * (layers * (attention + 3 * hidden * width) + ends)
 
 
+_OF_IMAGES = ("<image>", "<images>", "</images>", "\n", "\n\n", "\n\n\n", "\n\n\n\n")
+
+
+def image_tokens(config):
+    """Of a model with images: the ids of _OF_IMAGES, the last ones."""
+    return {word: config["vocab_size"] - 1 - i for i, word in enumerate(_OF_IMAGES)}
+
+
+def _with_images(config):
+    """config.json of Gemma 3 around its text's, and files of its processor."""
+    ids, text = image_tokens(config), dict(config)
+    side = 14 * 2 * round(text["images"] ** 0.5)  # patches of 14, pooled by 2
+    whole = {"architectures": text.pop("architectures"), "model_type": "gemma3",
+             "mm_tokens_per_image": text.pop("images"), "image_token_index": ids["<image>"],
+             "boi_token_index": ids["<images>"], "eoi_token_index": ids["</images>"],
+             "torch_dtype": "bfloat16", "text_config": text,
+             "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 256,
+                               "intermediate_size": 512, "num_hidden_layers": 2,
+                               "num_attention_heads": 4, "image_size": side, "patch_size": 14}}
+    processor = {"processor_class": "Gemma3Processor", "image_seq_length": config["images"]}
+    images = {"image_processor_type": "Gemma3ImageProcessor", "do_resize": True,
+              "size": {"height": side, "width": side}, "processor_class": "Gemma3Processor"}
+    return whole, {"processor_config.json": processor, "preprocessor_config.json": images}
+
+
 def write(root, name, config):
     """A folder with config.json and a tokenizer of words w2, w3, ..: what `vllm serve` asks for."""
     from tokenizers import Tokenizer, models, pre_tokenizers
@@ -228,12 +258,20 @@ def write(root, name, config):
     folder = pathlib.Path(root, name)
     folder.mkdir(parents=True, exist_ok=True)
     words = {"<s>": 0, "</s>": 1, **{f"w{i}": i for i in range(2, config["vocab_size"])}}
+    whole, more, special = config, {}, {}
+    if "images" in config:
+        whole, more = _with_images(config)
+        special = dict(zip(("image_token", "boi_token", "eoi_token"), _OF_IMAGES))
+        words = {**{word: i for word, i in words.items() if i < config["vocab_size"] - 7},
+                 **image_tokens(config)}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="w2"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.add_special_tokens(list(special.values()))
     tokenizer.save(str(folder / "tokenizer.json"))
     said = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>",
-            "unk_token": "w2", "model_max_length": config["max_position_embeddings"]}
-    for file, content in (("tokenizer_config.json", said), ("config.json", config),
+            "unk_token": "w2", "model_max_length": config["max_position_embeddings"],
+            **({"extra_special_tokens": special} if special else {})}
+    for file, content in (("tokenizer_config.json", said), ("config.json", whole), *more.items(),
                           ("generation_config.json", {"bos_token_id": 0, "eos_token_id": 1})):
         (folder / file).write_text(json.dumps(content), encoding="utf-8")
     return folder

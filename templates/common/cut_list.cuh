@@ -94,7 +94,8 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
     int whole_tiles = 0;
     float tiles = 0;
     u32 ticks = 0;
-    float about = 0;  ///< of the ticks, which might overflow
+    float about = 0;    ///< of the ticks, which might overflow
+    float squares = 0;  ///< of a tile's ticks
     int most = 0;
   };
   /// Where tiles are cut that take more ticks than `longest`.
@@ -110,7 +111,9 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
       if (own > longest) {
         sums.tiles += static_cast<float>(of_sequence);
         sums.ticks += static_cast<u32>(of_sequence) * static_cast<u32>(own + kTileTicks);
-        sums.about += static_cast<float>(of_sequence) * static_cast<float>(own + kTileTicks);
+        const float ticks = static_cast<float>(of_sequence) * static_cast<float>(own + kTileTicks);
+        sums.about += ticks;
+        sums.squares += ticks * static_cast<float>(own + kTileTicks);
       } else {
         sums.whole_tiles += of_sequence;
         sums.whole.template add<Mask>(sequence, *this, params);
@@ -120,6 +123,7 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
     sums.whole_tiles = __reduce_add_sync(kAll, sums.whole_tiles);
     sums.tiles = warp_sum(sums.tiles);
     sums.about = warp_sum(sums.about);
+    sums.squares = warp_sum(sums.squares);
     sums.ticks = __reduce_add_sync(kAll, sums.ticks);
     sums.most = __reduce_max_sync(kAll, sums.most);
     return sums;
@@ -157,13 +161,14 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
   }
 
   /// Whether these tiles are to be cut, where each CTA has a share of `share` ticks. The longest
-  /// takes longer than a share and a range's begin and end; or tiles are nearly equal, there is
-  /// little beside them, and their last round would leave many CTAs idle.
+  /// takes longer than a share and a range's begin and end; or nearly all are as long as one
+  /// another, there is little beside them, and their last round would leave many CTAs idle.
   ATTNJIT_DEVICE static bool is_worth_it(const Sums& sums, float share, float whole) {
     const auto most = static_cast<float>(sums.most);
     if (most > kMuchLonger * share + kRunTicks) return true;
     const float mean = __fdividef(sums.about, sums.tiles);
-    if (mean < 0.8f * most || whole > 0.25f * sums.about) return false;
+    const bool alike = mean * sums.about > 0.8f * sums.squares;
+    if (!alike || whole > 0.25f * sums.about) return false;
     const float rounds = ceilf(__fdividef(sums.tiles * share, sums.about));
     return rounds * mean > kMuchLonger * (share + kRunTicks);
   }

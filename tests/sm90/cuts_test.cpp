@@ -257,6 +257,15 @@ TEST_F(Sm90Cuts, WhatIsEvenStaysWhole) {
   EXPECT_EQ(expect_each_once(many, deal(many)), 0);
 }
 
+// Of a long chunk the last round would leave most CTAs idle. That a decode is longer than its tiles
+// does not matter, where nobody waits for that.
+TEST_F(Sm90Cuts, ALastRoundOfFewTilesIsCut) {
+  Batch batch{{{1152, 64 * 1000}, {1, 64 * 2000}}, 1, 16};
+  const Dealt dealt = deal(batch);
+  EXPECT_GE(expect_each_once(batch, dealt), 10);
+  EXPECT_EQ(dealt.runs, 16);
+}
+
 class Sm90CutKernels : public CutsTest {
  protected:
   Sm90CutKernels() : CutsTest(Arch::kSm90a) {}

@@ -82,7 +82,9 @@ constexpr Sm90Row<Tile> kTiles[] = {
     // Short tiles waste less of a window that few of them span.
     {{kSmallWindow | kLight}, {64, 4, 2, true}},
     {{kTo64 | kLight | kWindowed}, {128, 3, 2, true}},
-    {{kTo64}, {128, 2, 2, true}},
+    // O has its own memory in the place of a second Q: short tiles gain most, whose rows are loaded
+    // while those of the tile before are stored.
+    {{kTo64}, {128, 4, 1, true}},
     // A softcap leaves registers for 64 keys, which is faster than two consumers.
     {{kCapped}, {64, 4, 2, false}},
     {{kTo96 | kLight}, {96, 2, 2, true}},

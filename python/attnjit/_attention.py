@@ -21,7 +21,6 @@ T = TypeVar("T")  # a library's tensors
 # kernel.
 _DECODE_ROWS = (1, 1, 2, 4, 4, 8, 8, 8, 8)
 _MAX_DECODE_ROWS = 8
-_DECODE_FIELDS = tuple(f',"max_q_len":{rows},"num_partitions":0' for rows in _DECODE_ROWS)
 
 
 _nvtx: Any = None  # torch.cuda.nvtx while ranges are wanted
@@ -139,8 +138,9 @@ def attention(q: Any, k: Any, v: Any, *, mask: Any = None, score_mod: Any = None
     more = ""
     if q_offsets is not None:
         more = _parts_of_ragged(q)
-    elif kv_offsets is None and q_bound <= _MAX_DECODE_ROWS and _launch.is_torch(q):
-        more = _DECODE_FIELDS[q_bound]
+    elif kv_offsets is None and _launch.is_torch(q):
+        heads = -3 if layout == "bhsd" else -2
+        more = _fields_of_few_rows(q_bound, q_shape[heads], k_shape[heads])
     done = _call(q, k, v, out, layout, mask, score_mod, more, scale, sink, lse, None, kv_lens,
                  q_offsets, kv_offsets, (q_scale, k_scale, v_scale, output_scale), q_bound,
                  k_shape[rows] if max_kv_len is None else _bound("max_kv_len", max_kv_len), service, stream, fallback,
@@ -232,6 +232,22 @@ def paged_attention(q: Any, k_cache: Any, v_cache: Any, page_table: Any, kv_lens
     if done is None:
         return meanwhile()  # type: ignore[misc]
     return done[0] if done[1] is None else done
+
+
+def most_rows_of_small_tiles(group: int) -> int:
+    """The most rows of a sequence that attention() computes in tiles of few rows; an SM has two.
+
+    Such a tile has 64 rows, of all heads of a group.
+    """
+    return 64 // group
+
+
+def _fields_of_few_rows(rows: Any, heads: int, kv_heads: int) -> str:
+    """What a spec says where one tile of few rows has all rows of a group's heads."""
+    most = 1
+    if rows > 1:
+        most = most_rows_of_small_tiles(heads // kv_heads) if 0 < kv_heads <= heads else 0
+    return f',"max_q_len":{most},"num_partitions":0' if rows <= most else ""
 
 
 def _parts_of_ragged(q: Any) -> str:

@@ -88,9 +88,10 @@ def main():
         assert [(one.get("page_size"), one.get("ragged"), one.get("ragged_kv"),
                  one.get("max_q_len")) for one in batching] == [
             (None, None, None, None), (None, None, None, None), (None, None, None, 1),
-            (None, True, True, None), (256, True, None, None), (256, None, None, 1)]
-        assert [one.get("num_partitions") for one in batching] == [None, 0, 0, None, None, 0]
-        assert len(specs(folder, GEMMA3, server="transformers")) == 7
+            (None, None, None, 16), (None, True, True, None), (256, True, None, None),
+            (256, None, None, 1)]
+        assert [one.get("num_partitions") for one in batching] == [None, 0, 0, 0, None, None, 0]
+        assert len(specs(folder, GEMMA3, server="transformers")) == 8
 
         config = str(pathlib.Path(folder, "config.json"))
         for arguments, text in ((("--kv-cache-dtype", "fp8"), "--arch"), (("--page", "x"), "x"),

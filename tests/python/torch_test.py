@@ -165,9 +165,11 @@ def in_parts(gpu):
         assert chosen(4000, 8192, batch=6) == (None, None, 1)  # enough rows
         assert chosen(128, 8192, mask={"kind": "sliding_window", "window": 64}) == (None, None, 1)
         assert chosen(1, 8192) == (1, 0, 2)
-        assert chosen(3, 8192, mask={"kind": "sliding_window", "window": 64}) == (4, 0, 1)
-        assert chosen(8, 40, batch=3) == (8, 0, 1)
-        assert chosen(9, 40) == (None, None, 1)
+        assert chosen(3, 8192, mask={"kind": "sliding_window", "window": 64}) == (16, 0, 1)
+        assert chosen(8, 40, batch=3) == (16, 0, 1)
+        assert chosen(9, 40) == (16, 0, 1)  # a tile of all four heads of a group
+        assert chosen(16, 40, mask=None) == (16, 0, 1)
+        assert chosen(17, 40) == (None, None, 1)
         compiles = mine.statistics()["compiles"]
         assert chosen(128, 9000) == (None, 0, 2) and mine.statistics()["compiles"] == compiles
         # The kernel that is asked for in the background is the one that launches.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Union
 
+from .._attention import most_rows_of_small_tiles
 from ._layers import Layer, Server
 from ._specs import sliding_window
 
@@ -26,9 +27,12 @@ def transformers_specs(layer: Layer, server: Server) -> List[Dict[str, Any]]:
     if layer.softcap:
         base["score_mod"] = {"kind": "softcap", "cap": float(layer.softcap)}
     ragged = {**base, "ragged": True, "ragged_kv": True}
-    # As attention() asks: prompts, a few rows over many keys, decodes.
+    # As attention() asks: prompts, a few rows over many keys, decodes, and short prompts.
     in_parts = {**base, "num_partitions": 0}
     whole = [base, in_parts, {**in_parts, "max_q_len": 1}]
+    few = most_rows_of_small_tiles(base["group"])
+    if few > 1:
+        whole.append({**in_parts, "max_q_len": few})
     if layer.latent:  # its prompts' and decodes' form, of keys and values of each head
         return whole
     if layer.window:  # whose cache is a ring, which is read in order

@@ -95,7 +95,7 @@ def of_eight_bits(folder):
 def of_options(folder):
     """Kinds of layers, and options of the engine: each is beside vLLM's own, and is judged."""
     cases = {"few-words+drafts": 3, "small+invariant": 3, "one-head+dcp2": 3, "small+q16": 3, "alibi": 3,
-             "chunks": 3, "encoder": 3, "encoder-windows": 3, "images": 3}
+             "chunks": 3, "encoder": 3, "encoder-windows": 3, "images": 3, "cross": 3}
     done = driver("run.py", folder, *cases, "--tiny", "--stage", "check", "--options",
                   json.dumps(OPTIONS))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

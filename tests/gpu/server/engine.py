@@ -72,7 +72,8 @@ class Engine:
             made.update(runner="pooling", pooler_config=PoolerConfig(task="token_embed"),
                         skip_tokenizer_init=False)
             del made["max_logprobs"]
-        if self._image:
+        self._hears = shapes.is_speech(case.config)
+        if self._image or self._hears:
             made.update(skip_tokenizer_init=False, skip_mm_profiling=True)
         self.llm = LLM(**made)
         gc.collect()
@@ -93,8 +94,8 @@ class Engine:
                 "vllm": vllm.__version__}
 
     def _prompts(self, lengths, seed):
-        r = random.Random(seed)
-        return [[r.randrange(2, self._vocab) for _ in range(n)] for n in lengths]
+        r, most = random.Random(seed), self._longest - GENERATED - 8
+        return [[r.randrange(2, self._vocab) for _ in range(min(n, most))] for n in lengths]
 
     def _generate(self, prompts, tokens, **more):
         from vllm import SamplingParams
@@ -104,17 +105,22 @@ class Engine:
         return self.llm.generate([self._prompt(p) for p in prompts], params, use_tqdm=False)
 
     def _prompt(self, tokens):
-        """Of a model with images a prompt has one at its begin, a long one another, of random
-        points."""
+        """Of a model with images a prompt has one at its begin, a long one another; of one that
+        hears, sounds of five seconds. They are random."""
+        import numpy
+
+        random_ones = numpy.random.default_rng(tokens[0])
+        if self._hears:
+            sound = random_ones.standard_normal(5 * 16000, dtype="float32")
+            return {"encoder_prompt": {"prompt": "", "multi_modal_data": {"audio": (sound, 16000)}},
+                    "decoder_prompt": {"prompt_token_ids": tokens}}
         if self._image is None:
             return {"prompt_token_ids": tokens}
-        import numpy
         from PIL import Image
 
-        points = numpy.random.default_rng(tokens[0])
         parts = [tokens] if len(tokens) < 1000 else [tokens[:700], tokens[700:]]
         return {"prompt_token_ids": sum(([self._image, *part] for part in parts), []),
-                "multi_modal_data": {"image": [Image.fromarray(points.integers(
+                "multi_modal_data": {"image": [Image.fromarray(random_ones.integers(
                     0, 255, (224, 224, 3), dtype="uint8")) for _ in parts]}}
 
     def logprobs(self):

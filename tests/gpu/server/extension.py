@@ -38,7 +38,8 @@ def fill(model, rank=0):
 def _q_rows(config, rows):
     """Those of Q, of a rank's rows of Q, K and V."""
     heads = config.num_attention_heads
-    of_kv = getattr(config, "num_kv_heads", None) or config.num_key_value_heads
+    of_kv = (getattr(config, "num_kv_heads", None)
+             or getattr(config, "num_key_value_heads", None) or heads)
     world = max(1, (heads + 2 * of_kv) * _head_dim(config) // rows)
     return heads // world * _head_dim(config)
 

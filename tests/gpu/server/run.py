@@ -103,7 +103,8 @@ def case_of(text, given):
     cache = more[0] if more and more[0] else "auto"
     case = Case(name, config, cache, given.mode, text=text, options=json.loads(given.options),
                 varied=dict(map(variant, getattr(given, "vary", ()))),
-                manifest=("--images", "free") if "images" in config else ())
+                manifest=("--images", "free") if "images" in config else
+                None if shapes.is_speech(config) else ())
     root = pathlib.Path(given.models, f"layers{config['num_hidden_layers']}")
     case.folder = shapes.write(root, model, config)
     case.check_folder = shapes.write(root, f"{model}-all-experts", shapes.all_experts(config))
@@ -252,6 +253,8 @@ def prewarm(cases, out, arch, server="vllm", options=()):
                         "--arch", arch, "--kv-cache-dtype", case.cache, *case.manifest, *options,
                         "-o", str(path)], check=True)
         paths.append(str(path))
+    if not paths:
+        return
     began = time.time()
     done = subprocess.run([*command, "prewarm", "--json", "--arch", arch, *paths],
                           capture_output=True, text=True, check=False)

@@ -103,6 +103,16 @@ KINDS = {
     "encoder-windows": {
         **_SMALL_GEMMA, "architectures": ["Gemma3TextModel"], "model_type": "gemma3_text",
         "use_bidirectional_attention": True, "is_causal": False},
+    # Whisper's decoder, whose rows see the rows of another sequence, which sees itself both ways
+    "cross": {
+        "architectures": ["WhisperForConditionalGeneration"], "model_type": "whisper",
+        "d_model": 1024, "encoder_layers": 2, "decoder_layers": 4, "encoder_attention_heads": 16,
+        "decoder_attention_heads": 16, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048,
+        "num_hidden_layers": 4, "hidden_size": 1024, "num_attention_heads": 16,
+        "num_mel_bins": 80, "max_source_positions": 1500, "max_target_positions": 448,
+        "max_position_embeddings": 448, "vocab_size": 4096, "tie_word_embeddings": True,
+        "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "decoder_start_token_id": 2,
+        "torch_dtype": "bfloat16"},
     # Gemma 3 with pictures of 64 tokens, which see each other both ways: write() has the rest.
     "images": {**_SMALL_GEMMA, "architectures": ["Gemma3ForConditionalGeneration"],
                "model_type": "gemma3_text", "images": 64},
@@ -150,11 +160,16 @@ def is_mla(config):
 
 
 def kv_heads(config):
-    return config.get("num_kv_heads") or config["num_key_value_heads"]
+    return config.get("num_kv_heads") or config.get("num_key_value_heads",
+                                                    config["num_attention_heads"])
 
 
 def head_dim(config):
     return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+
+
+def is_speech(config):
+    return "encoder_layers" in config
 
 
 def is_encoder(config):
@@ -264,6 +279,11 @@ def write(root, name, config):
         special = dict(zip(("image_token", "boi_token", "eoi_token"), _OF_IMAGES))
         words = {**{word: i for word, i in words.items() if i < config["vocab_size"] - 7},
                  **image_tokens(config)}
+    elif is_speech(config):
+        more = {"preprocessor_config.json": {
+            "feature_extractor_type": "WhisperFeatureExtractor", "chunk_length": 30,
+            "feature_size": config["num_mel_bins"], "hop_length": 160, "n_fft": 400,
+            "sampling_rate": 16000, "processor_class": "WhisperProcessor"}}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="w2"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.add_special_tokens(list(special.values()))

@@ -255,6 +255,11 @@ TEST_F(Sm90Cuts, WhatIsEvenStaysWhole) {
   Batch many{{{1, 64 * 60}}, 4, 8};
   for (int i = 0; i < 60; ++i) many.sequences.emplace_back(1, 64 * 20);
   EXPECT_EQ(expect_each_once(many, deal(many)), 0);
+  // Long ones of which the shorter come last.
+  Batch uneven{{}, 1, 16};
+  for (int i = 0; i < 8; ++i) uneven.sequences.emplace_back(1, 64 * 500);
+  for (int i = 0; i < 30; ++i) uneven.sequences.emplace_back(1, 64 * 130);
+  EXPECT_EQ(expect_each_once(uneven, deal(uneven)), 0);
 }
 
 // Of a long chunk the last round would leave most CTAs idle. That a decode is longer than its tiles

@@ -81,9 +81,10 @@ def of_eight_bits(folder):
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert {path.stem for path in (folder / "out").glob("check-*.json")} == {
         f"check-{name}-{backend}" for name, backends in (
-            ("llama8b-fp8", ("FLASH_ATTN", "TRITON_ATTN", "ATTNJIT")),
+            ("llama8b-fp8", ("FLASH_ATTN", "TRITON_ATTN", "ATTNJIT", "ATTNJIT@q16")),
             ("llama8b-fp8_per_token_head", ("FLASH_ATTN@auto", "TRITON_ATTN", "ATTNJIT")),
-            ("small+head-scales-fp8", ("FLASH_ATTN@auto", "FLASH_ATTN", "ATTNJIT")),
+            ("small+head-scales-fp8", ("FLASH_ATTN@auto", "FLASH_ATTN", "ATTNJIT",
+                                       "ATTNJIT@q16")),
             ("deepseek-16h-fp8", ("FLASHMLA", "TRITON_MLA", "ATTNJIT"))) for backend in backends}
     told = driver("judge.py", folder)
     assert ("check llama8b fp8_per_token_head, 2 layers: prompts 0.00000 from FLASH_ATTN@auto's"
@@ -94,7 +95,7 @@ def of_eight_bits(folder):
 
 def of_options(folder):
     """Kinds of layers, and options of the engine: each is beside vLLM's own, and is judged."""
-    cases = {"few-words+drafts": 3, "small+invariant": 3, "one-head+dcp2": 3, "small+q16": 3, "alibi": 3,
+    cases = {"few-words+drafts": 3, "small+invariant": 3, "one-head+dcp2": 3, "alibi": 3,
              "chunks": 3, "encoder": 3, "encoder-windows": 3, "images": 3, "cross": 3}
     done = driver("run.py", folder, *cases, "--tiny", "--stage", "check", "--options",
                   json.dumps(OPTIONS))

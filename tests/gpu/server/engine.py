@@ -64,7 +64,7 @@ class Engine:
             self._image = shapes.image_tokens(case.config)["<images>"]
             self._vocab -= 8  # which are the images'
         self._head_scales = case.head_scales
-        self._layers = case.layers if backend.startswith("ATTNJIT") else {}
+        self._keeps_q = backend == "ATTNJIT@q16"
         made = options(case, backend, cache_bytes)
         if self._encodes:
             from vllm.config import PoolerConfig
@@ -84,8 +84,8 @@ class Engine:
 
     def weights(self):
         self.llm.collective_rpc("set_weights", args=(self._head_scales,))
-        if self._layers:
-            self.llm.collective_rpc("set_layers", args=(self._layers,))
+        if self._keeps_q:
+            self.llm.collective_rpc("keep_q")
 
     def about(self):
         import vllm

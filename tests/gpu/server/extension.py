@@ -87,13 +87,10 @@ class Extension:
                         set_scales(layer, head_scales)
         torch.accelerator.synchronize()
 
-    def set_layers(self, values):
-        """Attributes of attnjit's layers."""
+    def keep_q(self):
+        """Q of prompts keeps its 16 bits in attnjit's layers, as that of decodes does."""
         for layer in self.vllm_config.compilation_config.static_forward_context.values():
-            for name, value in values.items():
-                if not hasattr(layer.impl, name):
-                    raise AttributeError(f"a layer has no {name}")
-                setattr(layer.impl, name, value)
+            layer.impl._quantises = False
 
     def about(self):
         """Which implementations serve the layers, the cache, and what attnjit's Service counts."""

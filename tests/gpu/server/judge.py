@@ -14,6 +14,9 @@ import pathlib
 import statistics
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import shapes  # noqa: E402
+
 MOST_DEVIATION = 1.15  # rms of log-probabilities over what the server's own other backend has
 MOST_DECODED = 1.3  # the same of decodes beside a prompt of their tokens, over the worse of its own
 LEAST_MEAN, LEAST_RATIO, MOST_TTFT = 1.03, 0.99, 1.02
@@ -70,11 +73,22 @@ def logprobs(verdict, name, found):
                     f"{over(deviation, limit):.3f}", deviation <= MOST_DEVIATION * limit)
     if "decoded" not in mine:  # of an encoder
         return
+    if rounds_q(found["ATTNJIT"]):  # in prompts, and not in decodes
+        if "ATTNJIT@q16" not in found:
+            needed = False if found["ATTNJIT"]["stage"] == "check" else None
+            return verdict.say(name, "prompts whose Q keeps its 16 bits are missing", needed)
+        mine = found["ATTNJIT@q16"]["logprobs"]
     decoded = apart(mine["decoded"], mine["read_again"])
     worse = max(apart(one["decoded"], one["read_again"]) for backend, one in theirs.items()
                 if backend.partition("@")[2] not in ("auto", "float32"))  # which round less
     verdict.say(name, f"decodes {decoded:.5f} from prompts of their tokens, the server's own {worse:.5f}: "
                 f"{over(decoded, worse):.3f}", decoded <= MOST_DECODED * worse)
+
+
+def rounds_q(record):
+    """Whether an engine of attnjit has Q of prompts in 8 bits, as run.py knows it."""
+    return (record["cache"] in ("fp8", "fp8_e4m3") and record.get("server") != "sglang"
+            and not shapes.is_mla(record["config"]))
 
 
 def alone(verdict, name, found):

@@ -60,7 +60,6 @@ class Case:
     options: dict = dataclasses.field(default_factory=dict)
     environment: dict = dataclasses.field(default_factory=dict)
     manifest: tuple = ()  #: options of attnjit manifest; None: it has no such kernels
-    layers: dict = dataclasses.field(default_factory=dict)  #: attributes of attnjit's layers
     head_scales: bool = False  #: of K and V
     #: Of speed: further engines of attnjit, "ATTNJIT@NAME", and their options.
     varied: dict = dataclasses.field(default_factory=dict)
@@ -111,7 +110,6 @@ def case_of(text, given):
     for one in map(shapes.WITH.get, parts):
         case.options.update(one.options)
         case.environment.update(one.environment)
-        case.layers.update(one.layers)
         case.head_scales |= one.head_scales
         case.manifest = (None if None in (case.manifest, one.manifest)
                          else (*case.manifest, *one.manifest))
@@ -281,7 +279,10 @@ def groups_of(cases, stage, room):
 def backends_in(case, stage):
     default, other = shapes.backends_of(case.config, case.cache, case.options, case.head_scales)
     if stage == "check":
-        return (default, "ATTNJIT", other)
+        # Q of prompts has 8 bits beside such a cache, and that of decodes 16: they are compared where
+        # both have 16.
+        rounds = case.cache in ("fp8", "fp8_e4m3") and not shapes.is_mla(case.config)
+        return (default, "ATTNJIT", other, *(["ATTNJIT@q16"] if rounds else []))
     return (other if "@" in default else default, "ATTNJIT", *case.varied)
 
 

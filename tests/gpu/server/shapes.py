@@ -136,7 +136,6 @@ class With:
     options: dict = dataclasses.field(default_factory=dict)  #: of vllm.LLM
     environment: dict = dataclasses.field(default_factory=dict)
     manifest: tuple = ()  #: options of attnjit manifest; None: it has no such kernels
-    layers: dict = dataclasses.field(default_factory=dict)  #: attributes of attnjit's layers
     head_scales: bool = False  #: of K and V, beside a cache of fp8
 
 
@@ -150,8 +149,6 @@ WITH = {
     "dcp2": With({"tensor_parallel_size": 2, "decode_context_parallel_size": 2},
                  manifest=("--tp", "2", "--dcp", "2")),
     "head-scales": With(head_scales=True, manifest=None),  # which come after the layers have asked
-    # Q of prompts keeps its 16 bits beside a cache of fp8, as that of decodes does.
-    "q16": With(layers={"_quantises": False}, manifest=None),
 }
 
 
@@ -177,8 +174,10 @@ def is_encoder(config):
     return not config.get("is_causal", True)
 
 
-#: Options of vllm.LLM of backends with these names behind "@".
+#: Options of vllm.LLM of backends with these names behind "@". Those of "q16" are attnjit's layers':
+#: Q of prompts, too, keeps its 16 bits beside a cache of fp8.
 REFERENCES = {
+    "q16": {},
     "auto": {"kv_cache_dtype": "auto"}, "float32": {"dtype": "float32"},
     "whole": {"decode_context_parallel_size": 1}}
 

@@ -274,7 +274,6 @@ struct PlannedMap {
 /// so that one begins and ends within a work tile.
 enum class StreamK : std::uint8_t {
   kNone,
-  kTiles,      ///< the work tiles of sequences of one length (templates/common/run_marks.cuh)
   kSequences,  ///< sequences whose heads share keys, as of absorbed MLA: the device finds whether
   kHeads,      ///< .. or whose heads have keys of their own (templates/common/sequence_runs.cuh)
 };

@@ -13,7 +13,7 @@ namespace attnjit {
 /// (common/work_runs.cuh). The plan says so of some configurations alone.
 template <class Config>
 constexpr bool cuts_tiles() {
-  return requires { Config::kCuts; };
+  return Config::kCuts;
 }
 
 /// WorkTile::partition of a tile that is not cut is kWhole (common/run_marks.cuh), and of a part

@@ -11,13 +11,13 @@ namespace attnjit {
 /// parts that a work tile may have. The plan says so of some configurations alone.
 template <class Config>
 constexpr bool deals_runs() {
-  return requires { Config::kRuns; };
+  return Config::kRuns;
 }
 
 /// Whether their heads have keys of their own, as a decode's: a team has a CTA for each.
 template <class Config>
 constexpr bool deals_head_runs() {
-  return requires { Config::kHeadRuns; };
+  return Config::kHeadRuns;
 }
 
 /// WorkTile::partition where a launch deals out runs: that of a work tile which is not cut, and of
@@ -30,7 +30,7 @@ ATTNJIT_DEVICE int parts_from_first(int partition) { return -partition; }
 /// (sm90_mla/join.cuh). The launch says so.
 template <class Config>
 constexpr bool may_join() {
-  return requires { Config::kJoins; };
+  return Config::kJoins;
 }
 template <class Config, class Arguments>
 ATTNJIT_DEVICE bool joins(const Arguments& arguments) {

@@ -11,7 +11,7 @@ namespace attnjit {
 /// The plan says so.
 template <class Config>
 constexpr bool trims_tiles() {
-  return requires { Config::kTrimsTiles; };
+  return Config::kTrimsTiles;
 }
 
 /// `at` with the keys of `tiles`, of which there are some. True: none is past the sequence's end.

@@ -26,7 +26,7 @@ inline constexpr bool kLengthsDiffer =
 /// nobody's. So are groups that do not divide a unit.
 template <class Config>
 constexpr bool packs_units() {
-  return requires { Config::kUnitPositions; };
+  return Config::kUnitPositions > 0;
 }
 
 /// Query heads in the rows of one position: those of a group, or one. Without units the rows are a

@@ -106,7 +106,7 @@ ATTNJIT_DEVICE RowPlace place_of(long long row, const Arguments& arguments) {
 /// behind them is the caller's. A last offset that no sequence can have bounds no other's rows.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE long long positions_of(const Arguments& arguments) {
-  if constexpr (requires { Config::kRagged; }) {
+  if constexpr (Config::kRagged) {
     const int last = arguments.q_offsets[arguments.batch];
     if (last >= arguments.q_offsets[arguments.batch - 1]) return last;
   }

@@ -31,24 +31,16 @@ constexpr int kKeyScale = 0, kLogValueScale = 1, kInverseValueScale = 2;
 /// Rows of a product: queries of a softmax warpgroup, one a thread.
 constexpr int kRows = 128;
 
-/// Parts in which P of a tile is handed over; the plan says how many where they are not two.
+/// Parts in which P of a tile is handed over.
 template <class Config>
 constexpr int parts_of_p() {
-  if constexpr (requires { Config::kPvParts; }) {
-    return Config::kPvParts;
-  } else {
-    return 2;
-  }
+  return Config::kPvParts;
 }
 
 /// Whether a CTA takes over the work tiles of CTAs that have not started. The plan says so.
 template <class Config>
 constexpr bool takes_over() {
-  if constexpr (requires { Config::kLaunchControl; }) {
-    return Config::kLaunchControl;
-  } else {
-    return false;
-  }
+  return Config::kLaunchControl;
 }
 
 /// Tiles lie in blocks of columns whose rows are a swizzle wide: [block][row], and Q as [query

@@ -13,9 +13,7 @@ namespace attnjit::sm100 {
 /// Whether more than one hole of a work tile's KV tiles may be left out: it costs each KV tile that
 /// is walked a branch. The plan says so.
 template <class Config>
-constexpr bool kManyHoles = requires {
-  Config::kManyHoles;
-};
+constexpr bool kManyHoles = Config::kManyHoles;
 
 /// The longest run of bits: from `begin` on, `count` of them.
 struct BitRun {

@@ -7,12 +7,10 @@
 namespace attnjit::sm90 {
 
 /// Whether a kernel has loops over rows in its softmax, and where rows begin and end: those of e4m3
-/// do, which are faster so, beside other code (docs/performance-sm90.md). NOTE: absorbed MLA has no
-/// kE4m3.
+/// do, which are faster so, beside other code (docs/performance-sm90.md).
 template <class Config>
 constexpr bool loops_over_rows() {
-  if constexpr (requires { Config::kE4m3; }) return Config::kE4m3;
-  return false;
+  return Config::kE4m3;
 }
 
 /// use(0), and then use(1). NOTE: no loop, for compile time. What a loop indexes is memory to the

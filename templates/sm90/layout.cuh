@@ -37,7 +37,7 @@ constexpr int kTurnThreads = 2 * kWarpgroupThreads;
 /// as they come, and who made them adds up the sums (sm90/key_scales.cuh).
 template <class Config>
 constexpr bool keys_have_scales() {
-  return requires { Config::kKeyScalesOffset; };
+  return Config::kKeyScalesOffset > 0;
 }
 
 /// A tile whose keys have scales, as its loads tell who brings those.
@@ -61,28 +61,27 @@ constexpr int kScaledTileBytes = 16;
 /// it would keep elsewhere.
 template <class Config>
 constexpr bool has_few_registers() {
-  return requires { Config::kFewRegisters; };
+  return Config::kFewRegisters;
 }
 
 /// Whether the list of work of sequences of one length stands in shared memory while who walks it
 /// loads. Of runs over sequences it begins there (sequence_runs.cuh).
 template <class Config>
 constexpr bool parks_list() {
-  return requires { Config::kListsOffset; }
-  &&!kLengthsDiffer<Config>;
+  return Config::kListsOffset > 0 && !kLengthsDiffer<Config>;
 }
 
 /// Whether consumers keep what they know of a work tile in shared memory while its KV tiles are
 /// multiplied. What they have no registers for, the compiler would spill.
 template <class Config>
 constexpr bool parks_work() {
-  return requires { Config::kParkedOffset; };
+  return Config::kParksWork;
 }
 /// Whether consumers beside scales of keys find anew where their rows are, and keep as little as
 /// they can in registers, of which ptxas would spill some.
 template <class Config>
 constexpr bool places_rows_anew() {
-  return requires { Config::kPlacesRowsAnew; };
+  return Config::kPlacesRowsAnew;
 }
 
 /// Whether one of several warps that copy finds the CTA's work, and publishes it to the others
@@ -97,7 +96,7 @@ constexpr int kPublishBytes = 48;
 /// Whether there is room for the places of lists of work, of each warp that has one.
 template <class Config>
 constexpr bool lists_fit() {
-  if constexpr (requires { Config::kListsOffset; }) {
+  if constexpr (Config::kListsOffset > 0) {
     constexpr int kLists = parks_list<Config>() ? 1 : deals_head_runs<Config>() ? kRowCopyWarps : 2;
     constexpr int kWorkEnd =
         Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers;

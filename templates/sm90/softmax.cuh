@@ -258,7 +258,7 @@ ATTNJIT_DEVICE float quad_sum(float x) {
 /// what is multiplied with V: of P rounded.
 template <class Config>
 constexpr bool sums_by_product() {
-  return requires { Config::kOnesOffset; };
+  return Config::kSumsByProduct;
 }
 
 /// The running state of a thread's two rows. Scores are in units of which `log2_scale` makes

@@ -33,15 +33,15 @@ using namespace attnjit;
 struct Config {
   static constexpr bool kRagged = HEADS, kRaggedKv = false, kKvLensExcludeNew = false;
   static constexpr bool kSplit = true, kRuns = true, kMapped = false, kPairTiles = false;
+  static constexpr bool kHeadRuns = HEADS, kJoins = !HEADS, kCuts = false;
+  static constexpr bool kTrimsTiles = false;
   static constexpr int kCluster = 1, kTileM = 64, kTileN = 64;
 #if HEADS
-  static constexpr bool kHeadRuns = true;
   static constexpr int kGqaShift = 2, kGroup = 4, kCtasPerSm = CTAS_PER_SM;
 #else
-  static constexpr bool kJoins = true;
   static constexpr int kGqaShift = 7, kGroup = 128;
 #endif
-  static constexpr int kPageSize = 64, kPartitionTiles = 0;
+  static constexpr int kPageSize = 64, kPartitionTiles = 0, kUnitPositions = 0;
 };
 struct Arguments {
   const int *kv_lens, *q_offsets;

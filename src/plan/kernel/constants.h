@@ -2,37 +2,43 @@
 // Constants: collects the members of a kernel's struct Config, each written as C++ takes it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "attnjit/plan.h"
+#include "plan/kernel/fields.h"
 #include "spec/spec_facts.h"
 
 namespace attnjit {
 
 class Constants {
  public:
-  void add(std::string name, std::int64_t value);
-  void add_bool(std::string name, bool value);
-  void add_float(std::string name, double value);
+  void add(std::string name, FieldValue value);
+  /// What every attention kernel is told of its spec, and the numbers of masks and score
+  /// modification that are compiled in.
+  void add_spec(const ResolvedSpec& resolved);
+  /// The fields of a table that have constants.
+  template <class Plan, std::size_t kSize>
+  void add_fields(const Field<Plan> (&fields)[kSize], const Plan& plan) {
+    for (const Field<Plan>& field : fields) {
+      if (field.constant != nullptr) add(field.constant, field.value(plan));
+    }
+  }
   /// kBarriers, and kArrivals: of each barrier those that complete a phase.
   template <class Barrier>
   void add_barriers(const std::vector<Barrier>& barriers) {
-    std::vector<int> arrivals;
+    std::vector<std::int64_t> arrivals;
     arrivals.reserve(barriers.size());
     for (const Barrier& barrier : barriers) arrivals.push_back(barrier.arrivals);
-    add_arrivals(arrivals);
+    add("kBarriers", static_cast<std::int64_t>(arrivals.size()));
+    add("kArrivals", std::move(arrivals));
   }
-  /// Those of masks and score modification that are compiled in.
-  void add_users(const SpecFacts& spec);
-
   std::vector<ConfigConstant> take() && { return std::move(list_); }
 
  private:
-  void add_arrivals(const std::vector<int>& arrivals);
-
   std::vector<ConfigConstant> list_;
 };
 

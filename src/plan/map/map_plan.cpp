@@ -288,12 +288,12 @@ PlannedKernel map_kernel(const KernelPlan& plan) {
   constants.add("kHeads", spec.num_q_heads);
   constants.add("kGroup", spec.group);
   constants.add("kMapHeads", counted_at_launch(plan) ? 0 : plan.map->heads);
-  constants.add_bool("kByHead", plan.map->by_head && !spec::interprets_mask(spec));
-  constants.add_bool("kMapBits", plan.map->bits);
-  constants.add_bool("kLengthsDiffer", spec.lengths_differ);
-  constants.add_bool("kRagged", spec.ragged);
-  constants.add_bool("kRaggedKv", spec.ragged_kv);
-  constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
+  constants.add("kByHead", plan.map->by_head && !spec::interprets_mask(spec));
+  constants.add("kMapBits", plan.map->bits);
+  constants.add("kLengthsDiffer", spec.lengths_differ);
+  constants.add("kRagged", spec.ragged);
+  constants.add("kRaggedKv", spec.ragged_kv);
+  constants.add("kKvLensExcludeNew", spec.kv_lens_exclude_new);
   kernel.constants = std::move(constants).take();
   add_lists_of_blocks("int", kernel.parameters);
   if (plan.map->bits) {
@@ -320,7 +320,7 @@ PlannedKernel lists_kernel(const KernelPlan& plan) {
   kernel.overlaps = true;
   Constants constants;
   constants.add("kThreads", kListThreads);
-  constants.add_bool("kMapBits", plan.map->bits);
+  constants.add("kMapBits", plan.map->bits);
   kernel.constants = std::move(constants).take();
   add_lists_of_blocks("const int", kernel.parameters);
   if (plan.map->bits) {

@@ -127,23 +127,21 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   constants.add("kStagedParts", warps_per_row(spec) > 1 ? kStagedParts : 0);
   constants.add("kFewParts", kFewParts);
   constants.add("kManyRows", kManyRows);
-  constants.add_bool("kBf16", spec.o_dtype == Dtype::kBf16);
+  constants.add("kBf16", spec.o_dtype == Dtype::kBf16);
   constants.add("kOutputBytes", size_of(spec.o_dtype));
-  constants.add_bool("kPartialF32", splits(spec));
-  constants.add_bool("kQuadOrder", plan.partials.quad_order);
-  if (plan.partials.over_sequences()) constants.add_bool("kRuns", true);
-  if (plan.partials.stream_k == StreamK::kHeads) constants.add_bool("kHeadRuns", true);
-  if (plan.partials.cut_rows > 0) {
-    constants.add_bool("kCuts", true);
-    constants.add("kTileM", plan.partials.cut_rows);
-  }
+  constants.add("kPartialF32", splits(spec));
+  constants.add("kQuadOrder", plan.partials.quad_order);
+  constants.add("kRuns", plan.partials.over_sequences());
+  constants.add("kHeadRuns", plan.partials.stream_k == StreamK::kHeads);
+  constants.add("kCuts", plan.partials.cut_rows > 0);
+  constants.add("kTileM", plan.partials.cut_rows);
   // Rows of cut tiles are those of sequences.
   const bool bounded = spec.ragged && !spec.merge && plan.partials.cut_rows == 0;
-  if (bounded) constants.add_bool("kRagged", true);
-  constants.add_bool("kAccumulate", spec.accumulate);
-  constants.add_bool("kSink", sink);
-  constants.add_bool("kReturnLse", spec.return_lse);
-  constants.add_bool("kLseIncludesSink", spec.lse_includes_sink);
+  constants.add("kRagged", bounded);
+  constants.add("kAccumulate", spec.accumulate);
+  constants.add("kSink", sink);
+  constants.add("kReturnLse", spec.return_lse);
+  constants.add("kLseIncludesSink", spec.lse_includes_sink);
   kernel.constants = std::move(constants).take();
   kernel.parameters = {
       parameter("o", {BufferId::Kind::kO, 0}, "unsigned char"),

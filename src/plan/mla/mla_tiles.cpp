@@ -197,46 +197,35 @@ std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
 }
 
 void add_mla_constants(const SpecFacts& spec, const MlaTiles& tiles, Constants& constants) {
-  constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
-  constants.add_bool("kOutputBf16", spec.o_dtype == Dtype::kBf16);
-  constants.add("kQkDepth", spec.qk_depth);
-  constants.add("kOvDepth", spec.ov_depth);
-  constants.add_bool("kOwnV", tiles.own_v);
-  constants.add_bool("kLoadsApart", tiles.loads_apart);
-  constants.add_bool("kTwoReaders", tiles.two_readers);
+  constants.add("kOwnV", tiles.own_v);
+  constants.add("kLoadsApart", tiles.loads_apart);
+  constants.add("kTwoReaders", tiles.two_readers);
   constants.add("kStageLoaders", tiles.stage_loaders);
-  constants.add("kGroup", spec.group);
   constants.add("kGqaShift", mla_head_shift(spec));
-  constants.add_bool("kSink", spec.sink);
-  constants.add_bool("kReturnLse", spec.return_lse);
-  constants.add_bool("kLseIncludesSink", spec.lse_includes_sink);
   constants.add("kCluster", tiles.cluster);
   constants.add("kTileM", tiles.rows());
   constants.add("kTileN", MlaTiles::kKeys);
-  // NOTE: a list names rows of the pool: no sequence has pages.
-  constants.add("kPageSize", spec.has_page_table ? spec.page_size : 0);
   constants.add("kTopk", spec.topk);
   constants.add("kPoolPageSize", spec.topk > 0 ? spec.page_size : 0);
   constants.add("kBoxKeys", tiles.box_keys);
-  constants.add_bool("kRowCopies", tiles.row_copies);
+  constants.add("kRowCopies", tiles.row_copies);
   constants.add("kWidenedBlocks", tiles.upcast_blocks);
-  constants.add("kScales", static_cast<int>(spec.scales));
-  constants.add_bool("kParksLists", tiles.stashes_lists());
+  constants.add("kParksLists", tiles.stashes_lists());
   if (tiles.upcast_blocks > 0) {
     constants.add("kKeyRowBytes",
                   spec.cache_format == CacheFormat::kDsv32 ? kDsv32RowBytes : spec.qk_depth);
   }
-  constants.add_bool("kRagged", spec.ragged);
-  constants.add_bool("kRaggedKv", spec.ragged_kv);
-  constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
-  constants.add_bool("kPairTiles", tiles.pair_tiles);
-  constants.add_bool("kMapped", false);
-  constants.add_bool("kSplit", tiles.split);
-  if (tiles.stream_k) constants.add_bool("kRuns", true);
-  if (tiles.joins) constants.add_bool("kJoins", true);
-  if (tiles.skips_tiles) constants.add_bool("kTrimsTiles", true);
+  constants.add("kPairTiles", tiles.pair_tiles);
+  constants.add("kMapped", false);
+  constants.add("kSplit", tiles.split);
+  constants.add("kRuns", tiles.stream_k);
+  // What kernels with heads of their own may do.
+  constants.add("kHeadRuns", false);
+  constants.add("kCuts", false);
+  constants.add("kUnitPositions", 0);
+  constants.add("kJoins", tiles.joins);
+  constants.add("kTrimsTiles", tiles.skips_tiles);
   constants.add("kPartitionTiles", tiles.partition_tiles);
-  constants.add_bool("kMergeOnePart", merges_one_part(spec));
   constants.add("kStages", tiles.barrier_stages());
   constants.add("kSlots", tiles.num_stages);
   constants.add("kWorkBytes", MlaTiles::kWorkBytes);

@@ -24,7 +24,6 @@ using Json = nlohmann::ordered_json;
 
 #define OVERLAY(name) ATTNJIT_MEMBER(Sm100Overlay, name)
 #define VARIANT(name) ATTNJIT_MEMBER(Sm100Variant, name)
-#define FIELD(name) ATTNJIT_MEMBER(Sm100Plan, name)
 
 template <class Region>
 Json ranges_json(const MemoryLayout<Region>& ranges, bool aligned) {
@@ -47,15 +46,7 @@ Json overlays_json(const std::vector<Sm100Overlay>& overlays) {
 
 Json variant_json(const Sm100Variant& variant) {
   Json json;
-  add_members(variant, json, VARIANT(num_qo), VARIANT(MMA_M), VARIANT(MMA_K), VARIANT(BM),
-              VARIANT(BN), VARIANT(BK0), VARIANT(BK1), VARIANT(BM_eff), VARIANT(q_tile_rows),
-              VARIANT(fuse_gqa), VARIANT(qk_depth), VARIANT(ov_depth), VARIANT(padded_qk_depth),
-              VARIANT(padded_ov_depth), VARIANT(rope_depth), VARIANT(qk_mma_depth),
-              VARIANT(k_rows_per_cta), VARIANT(v_cols_per_cta), VARIANT(use_fused_kv),
-              VARIANT(num_kv_stages), VARIANT(num_qk_stages), VARIANT(num_pv_stages),
-              VARIANT(num_rope_buffers), VARIANT(num_o_buffers), VARIANT(num_k_scale_bufs),
-              VARIANT(pv_keys), VARIANT(k_stage_bytes), VARIANT(v_stage_bytes), VARIANT(tmem_used),
-              VARIANT(tmem_allocated), VARIANT(smem_bytes));
+  add_fields(kSm100BodyFields, variant, json);
   json["num_mbarriers"] = variant.barriers.size();
   json["smem_map"] = ranges_json(variant.smem, true);
   json["smem_overlays"] = overlays_json(variant.smem_overlays);
@@ -95,10 +86,7 @@ void add_sm100(const SpecFacts& /*spec*/, const Sm100Plan& plan, Json& json) {
   json["reference"] = std::string(to_string(plan.reference));
   add_members(plan.variants.front(), json, VARIANT(BM), VARIANT(BN), VARIANT(num_kv_stages),
               VARIANT(num_qk_stages), VARIANT(use_fused_kv));
-  add_members(plan, json, FIELD(can_switch_to_1q), FIELD(persistent), FIELD(exp2_pairs),
-              FIELD(exp2_fma_pairs), FIELD(rescale_threshold), FIELD(p_bias), FIELD(row_copies),
-              std::pair{"upcasts_kv", plan.spec->upcasts_kv}, FIELD(published), FIELD(skips_tiles),
-              FIELD(many_gaps), FIELD(mapped), FIELD(split), FIELD(cuts), FIELD(partition_tiles));
+  add_fields(kSm100Fields, plan, json);
   Json roles = Json::array();
   for (const Sm100Role& role : plan.roles) {
     roles.push_back({{"name", std::string(to_string(role.id))},
@@ -125,7 +113,6 @@ void add_sm100(const SpecFacts& /*spec*/, const Sm100Plan& plan, Json& json) {
   json["variants"] = std::move(variants);
 }
 
-#undef FIELD
 #undef VARIANT
 #undef OVERLAY
 

@@ -40,7 +40,7 @@ constexpr Named<Sm100Barrier> kBarriers[] = {
     {Sm100Barrier::kVCons, "kBarVCons"},     {Sm100Barrier::kOProd, "kBarOProd"},
     {Sm100Barrier::kOStaged, "kBarOStaged"}, {Sm100Barrier::kOCons, "kBarOCons"},
     {Sm100Barrier::kVTail, "kBarVTail"},     {Sm100Barrier::kPairTail, "kBarPairTail"},
-    {Sm100Barrier::kWork, "kBarWork"}};
+    {Sm100Barrier::kWork, "kBarWork"},       {Sm100Barrier::kTaken, "kBarTaken"}};
 // One O is both.
 constexpr Named<Sm100TmemRegion> kTmemRegions[] = {
     {Sm100TmemRegion::kS0, "kTmemS0"}, {Sm100TmemRegion::kS1, "kTmemS1"},
@@ -79,32 +79,11 @@ std::int64_t region_begin(const Sm100Variant& body, Sm100Region region) {
   return body.smem.begin_of(region);
 }
 
-// What the two bodies of a plan have each of their own: rings of other lengths at other places.
-void add_rings(const Sm100Variant& body, const std::string& suffix, Constants& constants) {
-  constants.add("kStages" + suffix, body.num_kv_stages);
-  constants.add("kRopeBuffers" + suffix, body.num_rope_buffers);
+// The rings of a body, which lie elsewhere in the body with one query tile.
+void add_ring_offsets(const Sm100Variant& body, const std::string& suffix, Constants& constants) {
   for (const auto& [region, constant] : kRingRegions) {
-    constants.add(std::string(constant) + suffix, region_begin(body, region));
+    constants.add(constant + suffix, region_begin(body, region));
   }
-}
-
-// What they share.
-void add_body(const Sm100Variant& body, bool takes_over, Constants& constants) {
-  constants.add_bool("kFusedKv", body.use_fused_kv);
-  constants.add("kKStageBytes", body.k_stage_bytes);
-  constants.add("kVStageBytes", body.use_fused_kv ? body.k_stage_bytes : body.v_stage_bytes);
-  for (const auto& [region, constant] : kRegions) {
-    constants.add(constant, region_begin(body, region));
-  }
-  for (const auto& [group, constant] : kBarriers) {
-    constants.add(constant, barrier_index(body, group));
-  }
-  if (const std::int64_t taken = barrier_index(body, Sm100Barrier::kTaken); taken >= 0) {
-    if (takes_over) constants.add_bool("kLaunchControl", true);
-    constants.add("kBarTaken", taken);
-  }
-  constants.add("kOBuffers", body.num_o_buffers);
-  constants.add_barriers(body.barriers);
 }
 
 // Rows of a box of K or V; 0 where there are none.
@@ -125,81 +104,53 @@ bool overlaps(const Sm100Plan& sm100) {
 
 std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm100Plan& sm100) {
   const SpecFacts& spec = resolved;
-  const Sm100Variant& variant = sm100.variants.front();
+  const Sm100Variant& body = sm100.variants.front();
   Constants constants;
-  constants.add_bool("kBf16", spec.qkv_dtype == Dtype::kBf16);
-  constants.add_bool("kE4m3", spec.qkv_dtype == Dtype::kE4m3);
-  constants.add_bool("kWidensKv", sm100.spec->upcasts_kv);
-  constants.add_bool("kOwnRope", spec.own_rope);
-  constants.add_bool("kRopeBf16", spec.rope_dtype == Dtype::kBf16);
-  constants.add("kScales", static_cast<int>(spec.scales));
-  constants.add_bool("kOutputBf16", spec.o_dtype == Dtype::kBf16);
-  constants.add("kOutputBytes", size_of(spec.o_dtype));
-  constants.add("kSwizzleBytes", sm100.swizzle_bytes);
-  constants.add("kQkDepth", spec.qk_depth);
-  constants.add("kOvDepth", spec.ov_depth);
-  constants.add("kGroup", spec.group);
-  constants.add_bool("kFuseGqa", variant.fuse_gqa);
-  constants.add("kPageSize", spec.page_size);
-  constants.add("kBoxRows", box_rows(sm100));
-  constants.add_bool("kRowCopies", sm100.row_copies);
-  constants.add_bool("kRagged", spec.ragged);
-  constants.add_bool("kRaggedKv", spec.ragged_kv);
-  constants.add_bool("kKvLensExcludeNew", spec.kv_lens_exclude_new);
-  constants.add_bool("kSink", spec.sink);
-  constants.add_bool("kReturnLse", spec.return_lse);
-  constants.add_bool("kLseIncludesSink", spec.lse_includes_sink);
-  constants.add("kThreads", sm100.threads);
-  constants.add("kSoftmaxWarpgroups", sm100.softmax_warpgroups);
-  constants.add("kNumQo", variant.num_qo);
-  constants.add("kTileN", variant.BN);
-  constants.add("kQkStages", variant.num_qk_stages);
-  constants.add("kPvKeys0", variant.pv_keys.at(0));
-  constants.add("kPvKeys1", variant.num_pv_stages > 1 ? variant.pv_keys.at(1) : 0);
-  if (variant.num_pv_stages != 2) constants.add("kPvParts", variant.num_pv_stages);
-  constants.add_bool("kSwitchTo1Q", sm100.can_switch_to_1q);
-  constants.add("kCluster", sm100.cluster);
-  constants.add_bool("kAnnounced", sm100.published);
-  constants.add_bool("kCounted", sm100.counted);
-  constants.add_bool("kTrims", sm100.skips_tiles);
-  if (sm100.many_gaps) constants.add_bool("kManyHoles", true);
-  constants.add_bool("kOneWorkTile", sm100.one_work_tile());
-  constants.add_bool("kMapped", sm100.mapped);
-  constants.add_bool("kMapBits", sm100.mapped && map_has_bits(spec));
-  constants.add_bool("kOverlaps", overlaps(sm100));
-  constants.add_bool("kSplit", sm100.split);
-  constants.add("kPartitionTiles", sm100.partition_tiles);
-  if (sm100.cuts) {
-    constants.add_bool("kCuts", true);
-    constants.add("kTileM", variant.BM);
+  constants.add_spec(resolved);
+  constants.add_fields(kSm100BodyFields, body);
+  constants.add_fields(kSm100Fields, sm100);
+  constants.add("kVStageBytes", body.use_fused_kv ? body.k_stage_bytes : body.v_stage_bytes);
+  constants.add("kPvKeys0", body.pv_keys.at(0));
+  constants.add("kPvKeys1", body.num_pv_stages > 1 ? body.pv_keys.at(1) : 0);
+  for (const auto& [region, constant] : kRegions) {
+    constants.add(constant, region_begin(body, region));
   }
-  constants.add_bool("kMergeOnePart", merges_one_part(spec));
-  add_body(variant, sm100.takes_over(), constants);
-  add_rings(variant, "", constants);
-  if (sm100.can_switch_to_1q) add_rings(sm100.variants.back(), "1Q", constants);
+  for (const auto& [group, constant] : kBarriers) {
+    constants.add(constant, barrier_index(body, group));
+  }
+  constants.add_barriers(body.barriers);
+  add_ring_offsets(body, "", constants);
+  if (sm100.can_switch_to_1q) {
+    const Sm100Variant& sibling = sm100.variants.back();
+    constants.add("kStages1Q", sibling.num_kv_stages);
+    constants.add("kRopeBuffers1Q", sibling.num_rope_buffers);
+    add_ring_offsets(sibling, "1Q", constants);
+  }
   for (const auto& [region, constant] : kTmemRegions) {
-    for (const Sm100TmemRange& range : variant.tmem) {
+    for (const Sm100TmemRange& range : body.tmem) {
       if (range.region == region) constants.add(constant, range.begin);
     }
   }
-  if (variant.tmem.begin_of(Sm100TmemRegion::kQ, -1) < 0) {
+  if (body.tmem.begin_of(Sm100TmemRegion::kQ, -1) < 0) {
     constants.add("kTmemQ", -1);  // it stays in shared memory
   }
-  constants.add("kTmemColumns", variant.tmem_allocated);
   for (const auto& [id, constant] : kRoles) {
     for (const Sm100Role& role : sm100.roles) {
       if (role.id == id) constants.add(constant, role.registers);
     }
   }
-  constants.add("kWideningWarps", sm100.spec->upcasts_kv ? kSm100UpcastWarps : 0);
-  if (!sm100.spec->upcasts_kv) constants.add("kWideningRegisters", 0);
-  constants.add("kExp2FmaPairs", sm100.exp2_fma_pairs);
-  constants.add_bool("kMaximumByLoad", spec.arch == Arch::kSm103a);
-  constants.add_float("kRescaleThreshold", sm100.rescale_threshold);
-  constants.add_float("kPBias", sm100.p_bias);
-  constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
-  constants.add("kSmemBytes", sm100.smem_bytes);
-  constants.add_users(spec);
+  constants.add("kWideningWarps", spec.upcasts_kv ? kSm100UpcastWarps : 0);
+  if (!spec.upcasts_kv) constants.add("kWideningRegisters", 0);
+  constants.add("kOwnRope", spec.own_rope);
+  constants.add("kRopeBf16", spec.rope_dtype == Dtype::kBf16);
+  constants.add("kBoxRows", box_rows(sm100));
+  constants.add("kMapBits", sm100.mapped && map_has_bits(spec));
+  constants.add("kOverlaps", overlaps(sm100));
+  // What kernels of sm_90a, or of absorbed MLA, may do.
+  constants.add("kRuns", false);
+  constants.add("kHeadRuns", false);
+  constants.add("kUnitPositions", 0);
+  constants.add("kMaximumByLoad", spec.arch == Arch::kSm103a);
   return std::move(constants).take();
 }
 

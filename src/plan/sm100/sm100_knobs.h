@@ -59,6 +59,10 @@ struct Sm100Knob {
   bool any_kernel;  ///< also the kernel with one O has it
   std::int64_t (*chosen)(const Sm100Plan&);
   Values (*to_try)(const Sm100Plan&);  ///< null: a row may choose it, `attnjit tune` does not
+  /// Where the plan has it, with nothing that follows from it: its place, and the most that a row
+  /// may choose.
+  std::int64_t Sm100Plan::*place = nullptr;
+  std::int64_t (*most)(const Sm100Plan&) = nullptr;
 };
 
 /// An eighth of a row's exponentials at a time, to a half.
@@ -89,7 +93,7 @@ inline constexpr Sm100Knob kSm100Knobs[] = {
     {"num_kv_stages", &Sm100Tuning::num_kv_stages, true, &of_body<&Sm100Variant::num_kv_stages>,
      &tries<2, 3, 4, 5, 6, 8, 10, 12>},
     {"exp2_fma_pairs", &Sm100Tuning::exp2_fma_pairs, true, &of_plan<&Sm100Plan::exp2_fma_pairs>,
-     &polynomial_shares},
+     &polynomial_shares, &Sm100Plan::exp2_fma_pairs, &of_plan<&Sm100Plan::exp2_pairs>},
     {"persistent", &Sm100Tuning::persistent, true, &of_plan<&Sm100Plan::persistent>,
      [](const Sm100Plan& plan) {
        // In pairs no tile is taken over, but where a row may choose pairs it may choose none.
@@ -97,6 +101,10 @@ inline constexpr Sm100Knob kSm100Knobs[] = {
        return takes_over         ? Sm100Knob::Values{0, 1, 2}
               : plan.can_persist ? Sm100Knob::Values{0, 1}
                                  : Sm100Knob::Values{};
+     },
+     &Sm100Plan::persistent,
+     [](const Sm100Plan& plan) -> std::int64_t {
+       return plan.can_take_over ? 2 : plan.can_persist ? 1 : 0;
      }},
     {"pair_cta", &Sm100Tuning::pair_cta, true,
      [](const Sm100Plan& plan) { return std::int64_t{plan.cluster > 1}; },

@@ -45,11 +45,11 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
   // Where two query tiles leave no room there is no choice.
   plan->can_choose_num_qo =
       can_choose_num_qo && (choices.num_qo || plan->variants.front().num_qo == 2);
-  status = choices.take(&Sm100Tuning::exp2_fma_pairs, 0, plan->exp2_pairs, 1, plan->exp2_fma_pairs);
-  if (!status) return status.error();
-  const std::int64_t most = plan->can_take_over ? 2 : plan->can_persist ? 1 : 0;
-  status = choices.take(&Sm100Tuning::persistent, 0, most, 1, plan->persistent);
-  if (!status) return status.error();
+  for (const Sm100Knob& knob : kSm100Knobs) {
+    if (knob.place == nullptr) continue;
+    status = choices.take(knob.choice, 0, knob.most(*plan), 1, *plan.*knob.place);
+    if (!status) return status.error();
+  }
   if (spec.qkv_dtype == Dtype::kE4m3) {
     // The greatest power of two below e4m3's 448, so that nothing of P that can be kept is lost,
     // and the most that a maximum may grow: 2^(8 + 0.75) = 431 (docs/sm100.md).

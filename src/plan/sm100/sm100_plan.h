@@ -13,6 +13,7 @@
 #include "attnjit/launch.h"
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
+#include "plan/kernel/fields.h"
 #include "plan/kernel/memory_layout.h"
 #include "plan/reference/config_kind.h"
 #include "spec/spec_facts.h"
@@ -162,6 +163,43 @@ struct Sm100Variant {
   std::vector<Sm100BarrierPlan> barriers;  ///< in memory order
 };
 
+#define FIELD(member, constant) ATTNJIT_FIELD(Sm100Variant, member, constant)
+/// The fields of a body, in the order in which JSON shows them.
+inline constexpr Field<Sm100Variant> kSm100BodyFields[] = {
+    FIELD(num_qo, "kNumQo"),
+    FIELD(MMA_M, nullptr),
+    FIELD(MMA_K, nullptr),
+    FIELD(BM, "kTileM"),
+    FIELD(BN, "kTileN"),
+    FIELD(BK0, nullptr),
+    FIELD(BK1, nullptr),
+    FIELD(BM_eff, nullptr),
+    FIELD(q_tile_rows, nullptr),
+    FIELD(fuse_gqa, "kFuseGqa"),
+    FIELD(qk_depth, nullptr),
+    FIELD(ov_depth, nullptr),
+    FIELD(padded_qk_depth, nullptr),
+    FIELD(padded_ov_depth, nullptr),
+    FIELD(rope_depth, nullptr),
+    FIELD(qk_mma_depth, nullptr),
+    FIELD(k_rows_per_cta, nullptr),
+    FIELD(v_cols_per_cta, nullptr),
+    FIELD(use_fused_kv, "kFusedKv"),
+    FIELD(num_kv_stages, "kStages"),
+    FIELD(num_qk_stages, "kQkStages"),
+    FIELD(num_pv_stages, "kPvParts"),
+    FIELD(num_rope_buffers, "kRopeBuffers"),
+    FIELD(num_o_buffers, "kOBuffers"),
+    FIELD(num_k_scale_bufs, nullptr),
+    FIELD(pv_keys, nullptr),
+    FIELD(k_stage_bytes, "kKStageBytes"),
+    FIELD(v_stage_bytes, nullptr),
+    FIELD(tmem_used, nullptr),
+    FIELD(tmem_allocated, "kTmemColumns"),
+    FIELD(smem_bytes, nullptr),
+};
+#undef FIELD
+
 struct Sm100Plan {
   const SpecFacts* spec = nullptr;          ///< that it is of: the KernelPlan's
   ConfigKind reference = ConfigKind::kFa4;  ///< where its tiles come from
@@ -206,6 +244,37 @@ struct Sm100Plan {
   bool one_work_tile() const { return persistent == 0 && !published; }
   bool takes_over() const { return persistent == 2; }
 };
+
+#define FIELD(member, constant) ATTNJIT_FIELD(Sm100Plan, member, constant)
+#define CONSTANT(member, constant) ATTNJIT_CONSTANT(Sm100Plan, member, constant)
+/// The fields of a plan, but for those of its bodies, in the order in which JSON shows them.
+inline constexpr Field<Sm100Plan> kSm100Fields[] = {
+    FIELD(can_switch_to_1q, "kSwitchTo1Q"),
+    FIELD(persistent, nullptr),
+    FIELD(exp2_pairs, nullptr),
+    FIELD(exp2_fma_pairs, "kExp2FmaPairs"),
+    FIELD(rescale_threshold, "kRescaleThreshold"),
+    FIELD(p_bias, "kPBias"),
+    FIELD(row_copies, "kRowCopies"),
+    {"upcasts_kv", nullptr, &fact_of<&SpecFacts::upcasts_kv>},
+    FIELD(published, "kAnnounced"),
+    FIELD(skips_tiles, "kTrims"),
+    FIELD(many_gaps, "kManyHoles"),
+    FIELD(mapped, "kMapped"),
+    FIELD(split, "kSplit"),
+    FIELD(cuts, "kCuts"),
+    FIELD(partition_tiles, "kPartitionTiles"),
+    CONSTANT(threads, "kThreads"),
+    CONSTANT(softmax_warpgroups, "kSoftmaxWarpgroups"),
+    CONSTANT(cluster, "kCluster"),
+    CONSTANT(swizzle_bytes, "kSwizzleBytes"),
+    CONSTANT(counted, "kCounted"),
+    CONSTANT(one_work_tile, "kOneWorkTile"),
+    CONSTANT(takes_over, "kLaunchControl"),
+    CONSTANT(smem_bytes, "kSmemBytes"),
+};
+#undef CONSTANT
+#undef FIELD
 
 // NOLINTEND(readability-identifier-naming)
 

@@ -178,10 +178,10 @@ void record_deviations(const ResolvedSpec& resolved, bool stages_are_tuned, Sm10
 std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm100MlaPlan& plan) {
   const SpecFacts& spec = resolved;
   Constants constants;
+  constants.add_spec(resolved);
   add_mla_constants(spec, plan.tiles, constants);
   constants.add("kThreads", kThreads);
-  constants.add_bool("kDebugWaits", resolved.options().debug_waits.value_or(false));
-  constants.add_float("kRescaleThreshold", plan.rescale_threshold);
+  constants.add("kRescaleThreshold", plan.rescale_threshold);
   add_mla_regions(plan.smem, constants);
   constants.add("kTmemO", plan.tmem.begin_of(Sm100MlaTmem::kO));
   constants.add("kTmemS", plan.tmem.begin_of(Sm100MlaTmem::kS));
@@ -189,7 +189,6 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add("kTmemColumns", plan.tmem_allocated());
   add_mla_barriers(barrier_groups(spec, plan.tiles), constants);
   constants.add("kSmemBytes", plan.smem.end_of_last());
-  constants.add_users(spec);
   return std::move(constants).take();
 }
 

@@ -63,7 +63,7 @@ std::int64_t stash_bytes(const Sm90Plan& plan) {
 
 /// Of all notes. Barriers follow, of 8 bytes each.
 int notes_bytes(const Sm90Plan& plan) {
-  return plan.listed ? round_up(sm90_note_bytes(plan) * plan.num_stages, 8) : 0;
+  return plan.listed ? round_up(plan.note_bytes() * plan.num_stages, 8) : 0;
 }
 
 /// Tiles as they come, of K and of V.
@@ -101,14 +101,10 @@ Sm90KvBytes sm90_kv_bytes(const SpecFacts& spec, int BN) {
   return {rows(spec.qk_depth), std::int64_t{BN} * multiplied_columns(spec), 0, rows(spec.ov_depth)};
 }
 
-int sm90_work_bytes(const Sm90Plan& plan) { return plan.split ? 48 : 32; }
-
 std::int64_t sm90_key_scales_bytes(int BN, int v_stages, int raw_stages) {
   constexpr int kNumbers = 3, kToldBytes = 16;
   return std::int64_t{4} * kNumbers * BN * (v_stages + 1) + std::int64_t{kToldBytes} * raw_stages;
 }
-
-int sm90_note_bytes(const Sm90Plan& plan) { return plan.map_bits ? 8 : 4; }
 
 void sm90_size_tiles(const SpecFacts& spec, Sm90Plan& plan) {
   plan.padded_qk_depth = round_up(spec.qk_depth, block_elements(spec));
@@ -122,7 +118,7 @@ void sm90_size_tiles(const SpecFacts& spec, Sm90Plan& plan) {
   // Barriers and what is published of work tiles.
   const std::int64_t other_bytes =
       8 * (4 * 3 + 4 * kSm90MaxStages + 1 + 2 * raw_tiles(plan) + kSm90MaxStages + 1) +
-      std::int64_t{sm90_work_bytes(plan)} * 2 * 3 + notes_bytes(plan) + row_words_bytes(plan) +
+      std::int64_t{plan.work_bytes()} * 2 * 3 + notes_bytes(plan) + row_words_bytes(plan) +
       ones_bytes(plan) + key_scales_bytes(plan) + lists_bytes(plan) + stash_bytes(plan);
   const std::int64_t room = sm90_smem_room(plan);
   const std::int64_t stages_bytes =
@@ -196,7 +192,7 @@ void sm90_lay_out(Sm90Plan& plan) {
   add(kO, 1, std::int64_t{plan.o_blocks} * plan.BM * kBoxRowBytes);
   add(kOnes, 1, ones_bytes(plan));
   add(kKeyScales, 1, key_scales_bytes(plan));
-  add(kWork, 1, std::int64_t{sm90_work_bytes(plan)} * plan.num_q_stages * plan.num_consumers);
+  add(kWork, 1, std::int64_t{plan.work_bytes()} * plan.num_q_stages * plan.num_consumers);
   add(kLists, 1, lists_bytes(plan));
   add(kStash, 1, stash_bytes(plan));
   add(kNotes, 1, notes_bytes(plan));

@@ -17,10 +17,6 @@ inline constexpr std::int64_t kSm90SmSmemBytes = 233472;
 /// A CTA's share of an SM's shared memory.
 std::int64_t sm90_smem_room(const Sm90Plan& plan);
 
-/// Bytes of a row in a TMA box of K and V. Where they are upcast that is whole 128 where the
-/// depths allow it, which is a line of L2.
-int sm90_kv_row_bytes(const SpecFacts& spec);
-
 /// Bytes of a KV tile of BN keys: of K and V as they are multiplied, and of what is rewritten to be
 /// that, as it comes.
 struct Sm90KvBytes {
@@ -28,15 +24,9 @@ struct Sm90KvBytes {
 };
 Sm90KvBytes sm90_kv_bytes(const SpecFacts& spec, int BN);
 
-/// Bytes of a published work tile (templates/common/work_tiles.cuh), which is stored 16
-/// at a time.
-int sm90_work_bytes(const Sm90Plan& plan);
 /// Bytes that a warp of a consumer stashes (templates/sm90/consumer.cuh), which are stored 16 at a
 /// time.
 inline constexpr int kSm90StashBytes = 48;
-/// Bytes of a note that the producer tells with the K of a stage, where tiles are listed: a word,
-/// and one more where a map has bits.
-int sm90_note_bytes(const Sm90Plan& plan);
 
 /// Bytes of the buffers of what the scales of a tile's keys are (templates/sm90/key_scales.cuh),
 /// one more than stages of V, and of what is told of each tile of V's rows.

@@ -11,6 +11,7 @@
 #include "attnjit/launch.h"
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
+#include "plan/kernel/fields.h"
 #include "plan/kernel/memory_layout.h"
 #include "plan/launch/family_launch.h"
 #include "spec/spec_facts.h"
@@ -116,7 +117,78 @@ struct Sm90Plan {
   /// Before the consumers: one loads, and rewrites V; where K is upcast, another one does that.
   int producer_warpgroups() const { return spec->upcasts_kv ? 2 : 1; }
   int threads() const { return 128 * (producer_warpgroups() + num_consumers + idle_warpgroups); }
+  bool rescales_by_row() const { return spec->partition_keys > 0; }
+  /// Bytes of a published work tile (templates/common/work_tiles.cuh), which is stored 16 at a
+  /// time.
+  int work_bytes() const { return split ? 48 : 32; }
+  /// Bytes of a note that the producer tells with the K of a stage, where tiles are listed: a word,
+  /// and one more where a map has bits.
+  int note_bytes() const { return map_bits ? 8 : 4; }
 };
+
+/// Bytes of a row in a TMA box of K and V. Where they are upcast that is whole 128 where the
+/// depths allow it, which is a line of L2.
+int sm90_kv_row_bytes(const SpecFacts& spec);
+
+#define FIELD(member, constant) ATTNJIT_FIELD(Sm90Plan, member, constant)
+#define CONSTANT(member, constant) ATTNJIT_CONSTANT(Sm90Plan, member, constant)
+/// The fields, in the order in which JSON shows them.
+inline constexpr Field<Sm90Plan> kSm90Fields[] = {
+    FIELD(BM, "kTileM"),
+    FIELD(BN, "kTileN"),
+    FIELD(box_keys, "kBoxKeys"),
+    FIELD(num_consumers, "kConsumers"),
+    FIELD(ctas_per_sm, "kCtasPerSm"),
+    FIELD(num_stages, "kStages"),
+    FIELD(num_v_stages, "kVStages"),
+    FIELD(num_q_stages, "kQStages"),
+    FIELD(num_raw_stages, "kRowStages"),
+    FIELD(o_blocks, "kOBlocks"),
+    FIELD(ping_pong, "kPingPong"),
+    FIELD(pair_tiles, "kPairTiles"),
+    {"kv_lens", nullptr, &fact_of<&SpecFacts::lengths_differ>},
+    FIELD(dynamic_schedule, nullptr),
+    {"row_copies", "kRowCopies", &fact_of<&SpecFacts::copies_rows>},
+    FIELD(overlaps, "kOverlaps"),
+    FIELD(listed, "kListed"),
+    FIELD(mapped, "kMapped"),
+    FIELD(map_bits, "kMapBits"),
+    FIELD(split, "kSplit"),
+    FIELD(stream_k, nullptr),
+    FIELD(partition_tiles, "kPartitionTiles"),
+    {"rescale_by_row", nullptr, &value_of<&Sm90Plan::rescales_by_row>},
+    FIELD(pack_gqa, nullptr),
+    FIELD(l2_bytes, nullptr),
+    FIELD(producer_registers, "kProducerRegisters"),
+    FIELD(consumer_registers, "kConsumerRegisters"),
+    FIELD(padded_qk_depth, nullptr),
+    FIELD(padded_ov_depth, nullptr),
+    FIELD(q_bytes, nullptr),
+    FIELD(k_bytes, nullptr),
+    FIELD(v_bytes, nullptr),
+    FIELD(v_raw_stage_bytes, nullptr),
+    FIELD(k_raw_stage_bytes, nullptr),
+    {"upcasts_kv", nullptr, &fact_of<&SpecFacts::upcasts_kv>},
+    {"kv_row_bytes", "kKvRowBytes",
+     [](const Sm90Plan& plan) -> FieldValue { return sm90_kv_row_bytes(*plan.spec); }},
+    FIELD(exp2_fma_pairs, "kExp2FmaPairs"),
+    FIELD(sums_by_product, "kSumsByProduct"),
+    FIELD(held_q_steps, "kHeldQSteps"),
+    FIELD(p_bias, "kPBias"),
+    FIELD(rescale_threshold, "kRescaleThreshold"),
+    CONSTANT(threads, "kThreads"),
+    CONSTANT(head_stream_k, "kRuns"),
+    CONSTANT(head_stream_k, "kHeadRuns"),
+    CONSTANT(has_slots, "kCuts"),
+    CONSTANT(rematerializes, "kFewRegisters"),
+    CONSTANT(rematerializes_rows, "kPlacesRowsAnew"),
+    CONSTANT(stashes_work, "kParksWork"),
+    CONSTANT(work_bytes, "kWorkBytes"),
+    CONSTANT(note_bytes, "kNoteBytes"),
+    CONSTANT(smem_bytes, "kSmemBytes"),
+};
+#undef CONSTANT
+#undef FIELD
 
 /// Plans the kernel. `tuned` holds what a tuning row overrides, or is null. Errors: kInvalid for a
 /// tuned name or value that this plan cannot take.

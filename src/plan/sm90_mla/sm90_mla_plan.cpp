@@ -28,9 +28,6 @@ constexpr int kRecordBytes = 64 * 64 * 2 + 128 * 16;
 constexpr std::array kStages{2, 4, 6, 8};
 constexpr std::array kDeepStages{1, 2};
 
-/// Whether a row's maximum moves when its own scores say so: its bits are then its own.
-bool rescales_by_row(const SpecFacts& spec) { return spec.partition_keys > 0; }
-
 /// CTAs that may upcast blocks of K for each other: where the heads of a position are two tiles.
 int most_cluster_of(const SpecFacts& spec) {
   const bool halves = (1 << mla_head_shift(spec)) == 2 * MlaTiles::kRows;
@@ -80,21 +77,22 @@ std::vector<Knob<MlaTiles>> knobs_of(const SpecFacts& spec, const MlaTiles& tile
   return knobs;
 }
 
-std::vector<ConfigConstant> constants_of(const SpecFacts& spec, const Sm90MlaPlan& plan) {
+std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm90MlaPlan& plan) {
+  const SpecFacts& spec = resolved;
   Constants constants;
+  constants.add_spec(resolved);
   add_mla_constants(spec, plan.tiles, constants);
   constants.add("kThreads", Sm90MlaPlan::kThreads);
-  constants.add_bool("kRescaleByRow", rescales_by_row(spec));
-  constants.add_bool("kDebugWaits", false);
-  constants.add_float("kRescaleThreshold", Sm90MlaPlan::kRescaleThreshold);
-  constants.add_float("kPBias", 0);
+  constants.add("kRescaleThreshold", Sm90MlaPlan::kRescaleThreshold);
+  constants.add("kPBias", 0.0);
   constants.add("kExp2FmaPairs", 0);
+  constants.add("kSumsByProduct", false);
+  constants.add("kKeyScalesOffset", 0);
   constants.add("kProducerRegisters", plan.producer_registers);
   constants.add("kConsumerRegisters", plan.consumer_registers);
   add_mla_regions(plan.smem, constants);
   add_mla_barriers(barrier_groups(spec, plan.tiles), constants);
   constants.add("kSmemBytes", plan.smem.end_of_last());
-  constants.add_users(spec);
   return std::move(constants).take();
 }
 
@@ -216,7 +214,7 @@ void add_sm90_mla(const SpecFacts& spec, const Sm90MlaPlan& plan, nlohmann::orde
       std::pair{"dynamic_schedule", false}, TILE(row_copies), std::pair{"overlaps", true},
       std::pair{"listed", tiles.skips_tiles}, std::pair{"mapped", false},
       std::pair{"map_bits", false}, TILE(split), TILE(stream_k), TILE(partition_tiles),
-      std::pair{"rescale_by_row", rescales_by_row(spec)},
+      std::pair{"rescale_by_row", spec.partition_keys > 0},
       std::pair{"pack_gqa", mla_packed_heads(spec) == spec.group}, TILE(l2_bytes),
       std::pair{"producer_registers", plan.producer_registers},
       std::pair{"consumer_registers", plan.consumer_registers},

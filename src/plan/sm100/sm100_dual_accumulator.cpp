@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "plan/kernel/partials.h"
 #include "plan/reference/deviate.h"
 #include "plan/reference/reference_json.h"
 #include "plan/sm100/sm100_deviations.h"
@@ -162,13 +161,7 @@ Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind
     return status.error();
   }
   plan.cluster = static_cast<int>(config.cta_group());
-  add_tensor_maps(spec, plan.variants.front(), config.swizzle_mode, plan);
   plan.pv_first_quarters = split_p->first_quarters;
-  plan.exp2_pairs = *keys / 2;
-  plan.exp2_fma_pairs = sm100_polynomial_pairs(spec, plan, plan.variants.front());
-  plan.row_copies = tile.row_copies;
-  plan.split = splits(spec);
-  plan.partition_tiles = spec.partition_keys / *keys;
   return plan;
 }
 

@@ -288,8 +288,10 @@ void share_small_regions(Sm100Variant& a, Sm100Variant& b) {
   }
 }
 
-void add_tensor_maps(const SpecFacts& spec, const Sm100Variant& variant, std::int64_t swizzle_bytes,
-                     Sm100Plan& plan) {
+void add_tensor_maps(Sm100Plan& plan) {
+  const SpecFacts& spec = *plan.spec;
+  const Sm100Variant& variant = plan.variants.front();
+  const std::int64_t swizzle_bytes = plan.swizzle_bytes;
   const Dtype dtype = spec.qkv_dtype;
   const std::int64_t columns = swizzle_bytes / size_of(spec.qkv_dtype);
   const bool own_rope = variant.rope_depth > 0 && spec.own_rope;

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "plan/kernel/partials.h"
 #include "plan/map/map_plan.h"
 #include "plan/reference/config_kind.h"
 #include "plan/sm100/sm100_heuristics.h"
 #include "plan/sm100/sm100_knobs.h"
+#include "plan/sm100/sm100_layout.h"
 #include "plan/sm100/sm100_support.h"
 
 namespace attnjit {
@@ -41,10 +43,16 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
   // A spec that no tiles serve is unsupported, whatever a row chooses for it.
   if (!tuned) return tuned.error();
   if (!status) return status.error();
+  const Sm100Variant& body = plan->variants.front();
+  plan->row_copies = spec.copies_rows && !spec.upcasts_kv;
+  plan->split = splits(spec);
+  plan->partition_tiles = spec.partition_keys / body.BN;
+  add_tensor_maps(*plan);
+  plan->exp2_pairs = body.BN / 2;
+  plan->exp2_fma_pairs = sm100_polynomial_pairs(spec, *plan, body);
   plan->can_pair = can_pair;
   // Where two query tiles leave no room there is no choice.
-  plan->can_choose_num_qo =
-      can_choose_num_qo && (choices.num_qo || plan->variants.front().num_qo == 2);
+  plan->can_choose_num_qo = can_choose_num_qo && (choices.num_qo || body.num_qo == 2);
   for (const Sm100Knob& knob : kSm100Knobs) {
     if (knob.place == nullptr) continue;
     status = choices.take(knob.choice, 0, knob.most(*plan), 1, *plan.*knob.place);

@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "plan/kernel/partials.h"
 #include "plan/reference/deviate.h"
 #include "plan/reference/reference_json.h"
 #include "plan/sm100/sm100_deviations.h"
@@ -78,13 +77,7 @@ Result<Sm100Plan> plan_single_accumulator(const ResolvedSpec& resolved, ConfigKi
     return status.error();
   }
   plan.pv_first_quarters = split_p->first_quarters;
-  plan.exp2_pairs = body.BN / 2;
-  plan.exp2_fma_pairs = sm100_polynomial_pairs(spec, plan, body);
-  plan.row_copies = tile.row_copies;
-  plan.split = splits(spec);
-  plan.partition_tiles = spec.partition_keys / body.BN;
   plan.variants = {std::move(body)};
-  add_tensor_maps(spec, plan.variants.front(), tile.swizzle_bytes, plan);
   return plan;
 }
 

@@ -6,8 +6,10 @@
 #include <fmt/ranges.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "plan/reference/deviate.h"
+#include "plan/reference/reference_json.h"
 #include "plan/sm100/sm100_layout.h"
 
 namespace attnjit {
@@ -17,17 +19,13 @@ constexpr const char* kAnyGroup =
     "keys of decodes (max_q_len) and of sequences that differ in length are loaded once for all "
     "the "
     "heads of a group";
+constexpr const char* kRowEnds = "a softmax thread ends a row with its sum and its maximum";
 constexpr const char* kWholeGroups =
     "a CTA's Q tile holds no whole group of heads, and a TMA box takes whole groups";
 
-}  // namespace
-
-const char* sm100_why_groups(const Sm100Variant& body) {
-  return body.fuse_gqa ? kAnyGroup : kWholeGroups;
-}
-
-std::string sm100_ring_reason(const Sm100Ring& ring, const Fa4Config& reference,
-                              const Sm100Variant& variant, bool rope_uncounted) {
+// Why a ring is not the reference's. `rope_uncounted`: this counts no bytes of the rope part.
+std::string ring_reason(const Sm100Ring& ring, const Fa4Config& reference,
+                        const Sm100Variant& variant, bool rope_uncounted) {
   std::vector<std::string> reasons;
   if (reference.BN != variant.BN) {
     reasons.push_back(fmt::format("a tile has {} keys", variant.BN));
@@ -55,9 +53,9 @@ std::string sm100_ring_reason(const Sm100Ring& ring, const Fa4Config& reference,
   return fmt::format("{}", fmt::join(reasons, "; "));
 }
 
-void sm100_record_ring(const Fa4Config& reference, const Sm100Variant& variant,
-                       const std::string& prefix, const std::string& reason,
-                       std::vector<Deviation>& deviations) {
+// Records what a body's ring is, under names that begin with `prefix`.
+void record_ring(const Fa4Config& reference, const Sm100Variant& variant, const std::string& prefix,
+                 const std::string& reason, std::vector<Deviation>& deviations) {
   auto record = [&](const char* name, auto expected, auto actual) {
     deviate(deviations, (prefix + name).c_str(), expected, actual, reason);
   };
@@ -76,6 +74,57 @@ void sm100_record_ring(const Fa4Config& reference, const Sm100Variant& variant,
           variant.num_pv_stages, "tuned");
   deviate(deviations, (prefix + "num_k_scale_bufs").c_str(), reference.num_k_scale_bufs(),
           variant.num_k_scale_bufs, "a softmax warpgroup brings the scales of its own KV tiles");
+}
+
+}  // namespace
+
+const char* sm100_why_groups(const Sm100Variant& body) {
+  return body.fuse_gqa ? kAnyGroup : kWholeGroups;
+}
+
+void sm100_deviate(const ResolvedSpec& resolved, const Fa4Config& config, const Sm100Ring& ring,
+                   bool ring_is_tuned, Sm100Plan& plan) {
+  const AttentionSpec& given = resolved.given();
+  const PlanOptions& asked = resolved.options();
+  const Fa4Config reference = plan.reference == ConfigKind::kMla
+                                  ? Fa4Config(MlaConfig(mla_args(given, asked)))
+                                  : Fa4Config(fa4_args(given, asked));
+  const Sm100Variant& main = plan.variants.front();
+  const std::vector<Deviation> of_keys = std::exchange(plan.deviations, {});
+  if (asked.swizzle_bytes) {
+    deviate(plan.deviations, "swizzle_bytes", std::int64_t{*asked.swizzle_bytes},
+            config.swizzle_mode, "mla fixes its swizzles");
+  } else {
+    deviate(plan.deviations, "swizzle_bytes", reference.swizzle_mode, config.swizzle_mode,
+            kSm100WholeLines);
+  }
+  plan.deviations.insert(plan.deviations.end(), of_keys.begin(), of_keys.end());
+  const bool other_tile =
+      config.num_qo() != reference.num_qo() || config.pair_cta != reference.pair_cta;
+  const char* why_tile =
+      other_tile ? "tuned" : "two query tiles leave no room for two stages of K and V";
+  deviate(plan.deviations, "num_qo", reference.num_qo(), main.num_qo, why_tile);
+  deviate(plan.deviations, "BM", reference.BM, main.BM, why_tile);
+  deviate(plan.deviations, "MMA_M", reference.MMA_M, main.MMA_M, "tuned");
+  deviate(plan.deviations, "v_cols_per_cta", reference.v_cols_per_cta(), main.v_cols_per_cta,
+          "tuned");
+  const bool rope_uncounted = config.rope_depth() > 0 && !reference.args.rope_dtype;
+  record_ring(
+      reference, main, "",
+      ring_is_tuned || other_tile ? "tuned" : ring_reason(ring, reference, main, rope_uncounted),
+      plan.deviations);
+  const char* why_groups = sm100_why_groups(main);
+  deviate(plan.deviations, "fuse_gqa", reference.fuse_gqa, main.fuse_gqa, why_groups);
+  deviate(plan.deviations, "BM_eff", reference.BM_eff(), main.BM_eff,
+          main.num_qo != reference.num_qo() ? why_tile : why_groups);
+  deviate(plan.deviations, "correction_smem_elements", reference.correction_smem_elements(),
+          std::int64_t{512}, kRowEnds);
+  if (plan.can_switch_to_1q) {
+    record_ring(reference.switch_1q_config(), plan.variants.back(), "switch_1q_",
+                "it shares the code of the body with two query tiles: a ring of the same kind, one "
+                "list of barriers",
+                plan.deviations);
+  }
 }
 
 void sm100_deviate(const Depth512Config& reference, const Sm100Variant& body,
@@ -118,9 +167,9 @@ void sm100_deviate(const Fa4Config& reference, const Sm100Variant& body, const S
   deviate(deviations, "num_qo", reference.num_qo(), body.num_qo, why);
   deviate(deviations, "BM", reference.BM, body.BM, why);
   deviate(deviations, "BN", reference.BN, body.BN, why);
-  sm100_record_ring(reference, body, "", tuned.num_kv_stages ? "tuned" : why, deviations);
+  record_ring(reference, body, "", tuned.num_kv_stages ? "tuned" : why, deviations);
   deviate(deviations, "correction_smem_elements", reference.correction_smem_elements(),
-          std::int64_t{512}, "a softmax thread ends a row with its sum and its maximum");
+          std::int64_t{512}, kRowEnds);
 }
 
 }  // namespace attnjit

@@ -19,14 +19,11 @@ inline constexpr const char* kSm100WholeLines = "a row of a TMA box is a whole l
 /// Why heads are fused into a tile, or not.
 const char* sm100_why_groups(const Sm100Variant& body);
 
-/// Why a ring is not the reference's. `rope_uncounted`: this counts no bytes of the rope part.
-std::string sm100_ring_reason(const Sm100Ring& ring, const Fa4Config& reference,
-                              const Sm100Variant& variant, bool rope_uncounted);
-
-/// Records what a body's ring is, under names that begin with `prefix`.
-void sm100_record_ring(const Fa4Config& reference, const Sm100Variant& variant,
-                       const std::string& prefix, const std::string& reason,
-                       std::vector<Deviation>& deviations);
+/// Records where the bodies of the kernel with two O leave what the reference has without a row, by
+/// what it counts. `config`: the reference's with what a row and the caller choose. NOTE: before
+/// roles record theirs.
+void sm100_deviate(const ResolvedSpec& resolved, const Fa4Config& config, const Sm100Ring& ring,
+                   bool ring_is_tuned, Sm100Plan& plan);
 
 /// Records where the kernel with one O leaves Depth512Config, which is a pair of CTAs.
 void sm100_deviate(const Depth512Config& reference, const Sm100Variant& body,

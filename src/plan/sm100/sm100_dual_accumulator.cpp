@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "plan/reference/deviate.h"
 #include "plan/reference/reference_json.h"
 #include "plan/sm100/sm100_deviations.h"
 #include "plan/sm100/sm100_layout.h"
@@ -28,8 +27,7 @@ Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind
   const PlanOptions options = sm100_options(resolved, tuned);
   Sm100Plan plan;
   plan.reference = kind;
-  // Sizes count what the kernel loads; deviations are from what the reference counts, and from the
-  // tile that it has without a row.
+  // Sizes count what the kernel loads.
   const bool mla = kind == ConfigKind::kMla;
   if (mla && options.pair_cta.value_or(false)) {
     return sm100_unsupported(
@@ -37,9 +35,6 @@ Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind
   }
   const Fa4Config config =
       mla ? Fa4Config(MlaConfig(mla_args(spec, options))) : sm100_fa4_config(spec, options);
-  const PlanOptions& asked = resolved.options();
-  const Fa4Config reference = mla ? Fa4Config(MlaConfig(mla_args(resolved.given(), asked)))
-                                  : Fa4Config(fa4_args(resolved.given(), asked));
   if (config.ov_depth != spec.ov_depth) {
     return sm100_unsupported("ov_depth is {}; mla has qk_depth less the rope part's 64, {}",
                              spec.ov_depth, config.ov_depth);
@@ -54,15 +49,6 @@ Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind
     return sm100_unsupported("{}", reason);
   }
   plan.swizzle_bytes = config.swizzle_mode;
-  if (options.swizzle_bytes) {
-    deviate(plan.deviations, "swizzle_bytes", std::int64_t{*options.swizzle_bytes},
-            config.swizzle_mode, "mla fixes its swizzles");
-  } else {
-    deviate(plan.deviations, "swizzle_bytes", reference.swizzle_mode, config.swizzle_mode,
-            kSm100WholeLines);
-  }
-  const bool rope_uncounted = config.rope_depth() > 0 && !reference.args.rope_dtype;
-
   plan.spec = &spec;
   sm100_choose_work(resolved, config.pair_cta, tuned, plan);
   const Result<std::int64_t> keys = sm100_choose_keys(spec, config, tuned, plan);
@@ -122,37 +108,12 @@ Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind
       sibling.reset();
     }
   }
-  const bool other_tile =
-      config.num_qo() != reference.num_qo() || config.pair_cta != reference.pair_cta;
-  const char* why_tile =
-      other_tile ? "tuned" : "two query tiles leave no room for two stages of K and V";
-  deviate(plan.deviations, "num_qo", reference.num_qo(), main.num_qo, why_tile);
-  deviate(plan.deviations, "BM", reference.BM, main.BM, why_tile);
-  deviate(plan.deviations, "MMA_M", reference.MMA_M, main.MMA_M, "tuned");
-  deviate(plan.deviations, "v_cols_per_cta", reference.v_cols_per_cta(), main.v_cols_per_cta,
-          "tuned");
-  sm100_record_ring(reference, main, "",
-                    ring_is_tuned || other_tile
-                        ? "tuned"
-                        : sm100_ring_reason(ring, reference, main, rope_uncounted),
-                    plan.deviations);
-  const char* why_groups = sm100_why_groups(main);
-  deviate(plan.deviations, "fuse_gqa", reference.fuse_gqa, main.fuse_gqa, why_groups);
-  deviate(plan.deviations, "BM_eff", reference.BM_eff(), main.BM_eff,
-          main.num_qo != reference.num_qo() ? why_tile : why_groups);
-  deviate(plan.deviations, "correction_smem_elements", reference.correction_smem_elements(),
-          std::int64_t{512}, "a softmax thread ends a row with its sum and its maximum");
+  plan.variants.push_back(std::move(main));
   if (sibling) {
-    const Fa4Config one_reference = reference.switch_1q_config();
-    sm100_record_ring(
-        one_reference, *sibling, "switch_1q_",
-        "it shares the code of the body with two query tiles: a ring of the same kind, one "
-        "list of barriers",
-        plan.deviations);
     plan.can_switch_to_1q = true;
     plan.variants.push_back(*std::move(sibling));
   }
-  plan.variants.insert(plan.variants.begin(), std::move(main));
+  sm100_deviate(resolved, config, ring, ring_is_tuned, plan);
 
   const bool deep = config.args.is_mla || config.rope_depth() > 0;
   const Sm100Budgets of_reference = deep ? Sm100Budgets{184, 96, 48} : Sm100Budgets{192, 88, 40};

@@ -63,7 +63,7 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
     ListPlace place{{arguments.batch, 0, 0, choice.length}};
     if (worker<Config>() < choice.runs) place = begin_of_run(choice);
     if (lane != 0) return;
-    park_place(words.address, place);
+    stash_place(words.address, place);
     words.store(choice.longest, choice.runs, choice.front, choice.tiles);
     if (!asks) return;
     const CutTable<Config::kTileM> table{arguments.partitions};
@@ -235,7 +235,7 @@ struct CutTileList : List {
   /// place, for compile time and the instruction cache.
   ATTNJIT_DEVICE bool next() {
     if (running) {
-      running = runs_on(parked_place(cuts.address));
+      running = runs_on(stashed_place(cuts.address));
       if (running) return true;
       this->begin_walk();
     } else {
@@ -262,7 +262,7 @@ struct CutTileList : List {
   /// cut.
   ATTNJIT_DEVICE SequenceTile part(int& first, int& end) {
     const Line line{{arguments}, params, lane};
-    ListPlace at = parked_place(cuts.address);
+    ListPlace at = stashed_place(cuts.address);
     const int sequence = warp_uniform(at.words[0]), offset = warp_uniform(at.words[1]);
     const int left = warp_uniform(at.words[2]), length = warp_uniform(at.words[3]);
     const Lengths its = line.lengths(sequence);
@@ -297,7 +297,7 @@ struct CutTileList : List {
       at.words[1] = 0;
     }
     __syncwarp();
-    if (lane == 0) park_place(cuts.address, at);
+    if (lane == 0) stash_place(cuts.address, at);
     __syncwarp();
     return tile;
   }

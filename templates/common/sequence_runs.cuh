@@ -351,8 +351,8 @@ ATTNJIT_DEVICE bool finds_by_lengths(const Arguments& arguments) {
   return false;
 }
 
-/// Where the launch may deal out runs over sequences: one warp finds the CTA's, and parks that for
-/// those that load. Before the CTA's threads meet.
+/// Where the launch may deal out runs over sequences: one warp finds the CTA's, and stashes that
+/// for those that load. Before the CTA's threads meet.
 template <class Config, class Mask, class Memory, class Arguments, class Params>
 ATTNJIT_DEVICE void find_sequence_run(const Memory& smem, const Arguments& arguments,
                                       const Params& params) {
@@ -362,7 +362,7 @@ ATTNJIT_DEVICE void find_sequence_run(const Memory& smem, const Arguments& argum
     const int lane = static_cast<int>(threadIdx.x & 31u);
     const ListPlace place =
         RunFinder<Config, Mask, Arguments, Params>{{{arguments}, params}, lane}.find();
-    if (lane < kRowCopyWarps) park_place(smem.list(lane), place);
+    if (lane < kRowCopyWarps) stash_place(smem.list(lane), place);
     if (asks_lengths(arguments) && worker<Config>() == 0 && lane == 0) {
       u32 mark = takes_whole(place) ? kNoneIsCut : 0;
       if constexpr (deals_head_runs<Config>()) {

@@ -117,7 +117,7 @@ struct TilesOf {
                     (Config::kStageLoaders == 2 && !Config::kOwnV && !Config::kRowCopies &&
                      Config::kCluster == 1 && Config::kStages % 2 == 0),
                 "a warp alone loads, or two of them every second stage each");
-  static_assert(!Config::kParksLists ||
+  static_assert(!Config::kStashesLists ||
                     (Config::kListsOffset % 16 == 0 &&
                      Config::kListsOffset >= Config::kKvOffset + Config::kSlots * kSlotBytes &&
                      Config::kWorkOffset >= Config::kListsOffset + kListBytes * kRowCopyWarps),

@@ -250,12 +250,12 @@ struct Producer {
   /// Keeps a list in shared memory while K is copied, and takes it from there. NOTE: what the
   /// compiler would keep in registers that the warp has not, it would spill.
   template <class List>
-  ATTNJIT_DEVICE void park(const List& list) const {
-    if (lane == 0) park_place(smem.list(warp), list.place());
+  ATTNJIT_DEVICE void stash(const List& list) const {
+    if (lane == 0) stash_place(smem.list(warp), list.place());
     __syncwarp();
   }
-  ATTNJIT_DEVICE ListPlace parked() const {
-    const ListPlace place = parked_place(smem.list(warp));
+  ATTNJIT_DEVICE ListPlace stashed() const {
+    const ListPlace place = stashed_place(smem.list(warp));
     __syncwarp();
     return place;
   }
@@ -313,21 +313,21 @@ struct Producer {
       smem.next_work_tile();
       announce(work);
       if (work.tile_begin >= work.tile_end) continue;
-      if constexpr (Config::kParksLists) park(list);
+      if constexpr (Config::kStashesLists) stash(list);
       copies.begin(work);
       if constexpr (Tiles::kWidened) {
         widen_tiles(work);
       } else {
         load_tiles(work);
       }
-      if constexpr (Config::kParksLists) list.resume(parked());
+      if constexpr (Config::kStashesLists) list.resume(stashed());
     }
     announce({-1, 0, 0, 0, 0});
   }
 
   ATTNJIT_DEVICE void run() {
     if constexpr (deals_runs<Config>()) {
-      walk(SequenceRunList<Config, Mask, Arguments, Params>(arguments, params, parked()));
+      walk(SequenceRunList<Config, Mask, Arguments, Params>(arguments, params, stashed()));
     } else if constexpr (kLengthsDiffer<Config>) {
       walk(SequenceTileList<Config, Mask, Arguments, Params, ListTiling<Config>>(arguments, params,
                                                                                  lane));

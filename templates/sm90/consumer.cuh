@@ -94,7 +94,7 @@ struct Consumer {
       kInPlace && !Config::kDebugWaits && !Config::kMapped && Config::kTileN <= 80;
   /// Whether the address of Q is found anew with each tile. NOTE: of one that stays as it is ptxas
   /// keeps a descriptor for each step of Q, for which registers lack beside numbers that are added.
-  static constexpr bool kFindsQ = parks_work<Config>() && Config::kQStages == 1 &&
+  static constexpr bool kFindsQ = stashes_work<Config>() && Config::kQStages == 1 &&
                                   Config::kQkDepth > 192 && !Config::kE4m3 && !Config::kWidensKv &&
                                   reads_numbers<ScoreMod>();
   /// Where O is staged: in memory of its own, if at all, or in Q's, which it then holds until it is
@@ -138,7 +138,7 @@ struct Consumer {
   /// The warp's number and the consumer's, read anew where registers lack, and then not kept. NOTE:
   /// beside scales of keys only with O of more columns, whose products need uniform registers.
   ATTNJIT_DEVICE static constexpr bool reads_rank() {
-    return parks_work<Config>() || (places_rows_anew<Config>() && Layout::kPvColumns > 192);
+    return stashes_work<Config>() || (places_rows_anew<Config>() && Layout::kPvColumns > 192);
   }
   ATTNJIT_DEVICE int warp_here() const {
     return reads_rank() ? warp_uniform(thread_read_anew() >> 5) & 3 : warp;
@@ -153,7 +153,7 @@ struct Consumer {
   /// Which group's bits of a note are its own. NOTE: of a number that stays as it is ptxas keeps
   /// the bits, for which registers lack where K and V are widened and sequences differ.
   ATTNJIT_DEVICE int own_bits() const {
-    constexpr bool kMade = parks_work<Config>() && Config::kWidensKv && kLengthsDiffer<Config>;
+    constexpr bool kMade = stashes_work<Config>() && Config::kWidensKv && kLengthsDiffer<Config>;
     return kMade ? static_cast<int>(opaque(static_cast<u32>(rank))) : rank;
   }
 
@@ -747,11 +747,11 @@ struct Consumer {
     }
   }
 
-  /// Keeps what is needed again of a work tile behind its last KV tile, where it is parked.
-  ATTNJIT_DEVICE void park(const WorkTile& work, int let_pass) const {
-    if constexpr (parks_work<Config>()) {
+  /// Keeps what is needed again of a work tile behind its last KV tile, where it is stashed.
+  ATTNJIT_DEVICE void stash(const WorkTile& work, int let_pass) const {
+    if constexpr (stashes_work<Config>()) {
       const int thread = thread_read_anew();
-      const u32 to = smem.parked(thread >> 5);
+      const u32 to = smem.stashed(thread >> 5);
       if ((thread & 31) == 0) {
         store_shared_v4(to, static_cast<u32>(work.batch), static_cast<u32>(work.head),
                         static_cast<u32>(work.first_row), static_cast<u32>(q_ring.parity));
@@ -766,17 +766,17 @@ struct Consumer {
   }
   /// The tiles of others' rows behind the last one of these.
   ATTNJIT_DEVICE int tiles_to_pass(const Rows& rows, const WorkTile& work) const {
-    if constexpr (parks_work<Config>()) {
-      const u32 from = smem.parked(thread_read_anew() >> 5);
+    if constexpr (stashes_work<Config>()) {
+      const u32 from = smem.stashed(thread_read_anew() >> 5);
       return warp_uniform(static_cast<int>(load_shared_word(from + 32)));
     }
     return rows.own.tile_begin - work.tile_begin;
   }
   /// Finds it there, and what follows from it; or what is not kept of packed units.
-  ATTNJIT_DEVICE void find_parked(Rows& rows) {
-    if constexpr (parks_work<Config>()) {
+  ATTNJIT_DEVICE void find_stashed(Rows& rows) {
+    if constexpr (stashes_work<Config>()) {
       const int thread = thread_read_anew();
-      const u32 from = smem.parked(thread >> 5);
+      const u32 from = smem.stashed(thread >> 5);
       u32 words[8] = {};
       int stage = 0;
       if constexpr (Config::kQStages > 1) stage = static_cast<int>(load_shared_word(from + 36));
@@ -784,7 +784,7 @@ struct Consumer {
       if constexpr (kLengthsDiffer<Config> || Config::kSplit) {
         load_shared_v4(from + 16, words[4], words[5], words[6], words[7]);
       }
-      __syncwarp();  // a lane parks the next one here
+      __syncwarp();  // a lane stashes the next one here
       const auto word = [&](int i) { return warp_uniform(static_cast<int>(words[i])); };
       WorkTile& work = rows.work;
       work.batch = word(0);
@@ -864,10 +864,10 @@ struct Consumer {
     rows.q_address = smem.q(q_ring.stage, rank_here());
     hold_q<Config>(rows.q_address, warp_here(), lane);
     if constexpr (Config::kListed) {
-      park(work, 0);
+      stash(work, 0);
       walk_list(rows);
     } else {
-      park(work, rows.own.tile_begin - work.tile_begin);
+      stash(work, rows.own.tile_begin - work.tile_begin);
       const bool idle = rows.own.tile_begin >= rows.own.tile_end;
       if (idle) release_q_early();
       skip(work.tile_end - (idle ? work.tile_begin : rows.own.tile_end), !idle);
@@ -877,7 +877,7 @@ struct Consumer {
         if constexpr (!Mask::kFromZero) skip(tiles_to_pass(rows, work), true);
       }
     }
-    find_parked(rows);
+    find_stashed(rows);
     place_rows(rows);
     finish(rows);
   }

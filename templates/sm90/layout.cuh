@@ -67,15 +67,15 @@ constexpr bool has_few_registers() {
 /// Whether the list of work of sequences of one length stands in shared memory while who walks it
 /// loads. Of runs over sequences it begins there (sequence_runs.cuh).
 template <class Config>
-constexpr bool parks_list() {
+constexpr bool stashes_list() {
   return Config::kListsOffset > 0 && !kLengthsDiffer<Config>;
 }
 
 /// Whether consumers keep what they know of a work tile in shared memory while its KV tiles are
 /// multiplied. What they have no registers for, the compiler would spill.
 template <class Config>
-constexpr bool parks_work() {
-  return Config::kParksWork;
+constexpr bool stashes_work() {
+  return Config::kStashesWork;
 }
 /// Whether consumers beside scales of keys find anew where their rows are, and keep as little as
 /// they can in registers, of which ptxas would spill some.
@@ -97,7 +97,9 @@ constexpr int kPublishBytes = 48;
 template <class Config>
 constexpr bool lists_fit() {
   if constexpr (Config::kListsOffset > 0) {
-    constexpr int kLists = parks_list<Config>() ? 1 : deals_head_runs<Config>() ? kRowCopyWarps : 2;
+    constexpr int kLists = stashes_list<Config>()      ? 1
+                           : deals_head_runs<Config>() ? kRowCopyWarps
+                                                       : 2;
     constexpr int kWorkEnd =
         Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers;
     constexpr int kPublished = publishes_work<Config>() ? 2 * kPublishBytes : 0;
@@ -108,19 +110,19 @@ constexpr bool lists_fit() {
   }
 }
 
-/// What a warp parks, stored four at a time.
-constexpr int kParkedWords = 12;
+/// What a warp stashes, stored four at a time.
+constexpr int kStashWords = 12;
 
-/// Whether there is room for what consumers park.
+/// Whether there is room for what consumers stash.
 template <class Config>
-constexpr bool parked_fits() {
-  if constexpr (parks_work<Config>()) {
+constexpr bool stash_fits() {
+  if constexpr (stashes_work<Config>()) {
     constexpr int kWorkEnd =
         Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers;
-    return Config::kParkedOffset % 16 == 0 && Config::kParkedBytes % 16 == 0 &&
-           Config::kParkedBytes >= 4 * kParkedWords && Config::kParkedOffset >= kWorkEnd &&
+    return Config::kStashOffset % 16 == 0 && Config::kStashBytes % 16 == 0 &&
+           Config::kStashBytes >= 4 * kStashWords && Config::kStashOffset >= kWorkEnd &&
            Config::kBarrierOffset >=
-               Config::kParkedOffset + Config::kParkedBytes * 4 * Config::kConsumers;
+               Config::kStashOffset + Config::kStashBytes * 4 * Config::kConsumers;
   } else {
     return true;
   }
@@ -296,8 +298,8 @@ struct LayoutOf {
                Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers &&
            Config::kBarrierOffset >= Config::kNotesOffset + Config::kNoteBytes * Config::kStages),
       "a note for each stage of K lies between the announcements and the barriers");
-  static_assert(parked_fits<Config>(),
-                "what consumers park lies between the announcements and the barriers");
+  static_assert(stash_fits<Config>(),
+                "what consumers stash lies between the announcements and the barriers");
   static_assert(Config::kBarrierOffset % 8 == 0 &&
                     Config::kSmemBytes >= Config::kBarrierOffset + 8 * Config::kBarriers,
                 "the barriers need 8 aligned bytes each");
@@ -365,12 +367,12 @@ struct Smem : CtaMemory<Config> {
            (stage * Config::kConsumers + consumer) * Config::kWorkBytes;
   }
 
-  /// What a warp of a consumer parks; `warp` is the CTA's.
-  ATTNJIT_DEVICE u32 parked(int warp) const {
-    return base + Config::kParkedOffset + Config::kParkedBytes * (warp - 4 * Layout::kProducers);
+  /// What a warp of a consumer stashes; `warp` is the CTA's.
+  ATTNJIT_DEVICE u32 stashed(int warp) const {
+    return base + Config::kStashOffset + Config::kStashBytes * (warp - 4 * Layout::kProducers);
   }
 
-  /// Where the list of a warp that loads stands: of runs over sequences, or where it is parked.
+  /// Where the list of a warp that loads stands: of runs over sequences, or where it is stashed.
   ATTNJIT_DEVICE u32 list(int warp) const {
     return base + Config::kListsOffset + kListBytes * warp;
   }

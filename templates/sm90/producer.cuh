@@ -75,8 +75,8 @@ struct Producer {
   /// The work tiles of a list from its begin on, and then the end.
   template <class List>
   ATTNJIT_DEVICE void load_all() {
-    if constexpr (parks_list<Config>()) {
-      load_parked<List>();
+    if constexpr (stashes_list<Config>()) {
+      load_stashed<List>();
     } else {
       List list(arguments, params);
       load_all(list);
@@ -96,16 +96,16 @@ struct Producer {
   /// The same of a list that stands in shared memory while a work tile is loaded. NOTE: what the
   /// compiler would keep in registers that the thread has not, it would spill.
   template <class List>
-  ATTNJIT_DEVICE void load_parked() {
-    park_place(smem.list(0), List(arguments, params).place());
+  ATTNJIT_DEVICE void load_stashed() {
+    stash_place(smem.list(0), List(arguments, params).place());
     while (true) {
       const Arguments launch = numbers_read_anew(arguments);
       List list(launch, params);
-      list.resume(parked_place(smem.list(0)));
+      list.resume(stashed_place(smem.list(0)));
       if (list.done()) break;
       work = list.tile();
       list.advance();
-      park_place(smem.list(0), list.place());
+      stash_place(smem.list(0), list.place());
       load_tile();
     }
     end();

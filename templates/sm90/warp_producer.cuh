@@ -202,8 +202,8 @@ struct WarpProducer {
 
   /// Whether such a list stands in shared memory while a work tile is loaded.
   template <class Works>
-  static constexpr bool parks() {
-    return parks_list<Config>() && requires(const Works& list) { list.place(); };
+  static constexpr bool stashes() {
+    return stashes_list<Config>() && requires(const Works& list) { list.place(); };
   }
 
   /// All the work tiles of the CTA, one after another.
@@ -220,8 +220,8 @@ struct WarpProducer {
   ATTNJIT_DEVICE void load_one(Works& list) {
     work = list.tile();
     smem.next_work_tile();
-    if constexpr (parks<Works>()) {
-      if (lane == 0) park_place(smem.list(warp), list.place());
+    if constexpr (stashes<Works>()) {
+      if (lane == 0) stash_place(smem.list(warp), list.place());
       __syncwarp();
     }
     copies.begin(work);
@@ -257,8 +257,8 @@ struct WarpProducer {
   }
   template <class Works>
   ATTNJIT_DEVICE void go_on(Works& list) const {
-    if constexpr (parks<Works>()) {
-      list.resume(parked_place(smem.list(warp)));
+    if constexpr (stashes<Works>()) {
+      list.resume(stashed_place(smem.list(warp)));
       __syncwarp();
     }
     if constexpr (requires { list.claim(); }) list.claim();
@@ -269,7 +269,7 @@ struct WarpProducer {
   ATTNJIT_DEVICE void load_all() {
     if constexpr (deals_head_runs<Config>()) {
       SequenceRunList<Config, Mask, Arguments, Params> list(arguments, params,
-                                                            parked_place(smem.list(warp)));
+                                                            stashed_place(smem.list(warp)));
       load_each(list);
     } else if constexpr (publishes_work<Config>()) {
       PublishedList<Config, List> list{List(arguments, params, lane, CutWords{smem.list(0)}), smem,

@@ -553,8 +553,8 @@ struct Consumer {
   /// Keeps a work tile in shared memory while its keys are multiplied. NOTE: what the compiler
   /// would keep in registers that a consumer has not, it would spill. NOTE: lane 0 alone reads it
   /// again; but where the warp does not meet here, kernels whose K is e4m3 spilled 8 to 28 bytes.
-  ATTNJIT_DEVICE void park(const WorkTile& work) const {
-    if (lane == 0) store_work<Config>(smem.parked_work(4 * rank + warp), work);
+  ATTNJIT_DEVICE void stash(const WorkTile& work) const {
+    if (lane == 0) store_work<Config>(smem.stashed_work(4 * rank + warp), work);
     __syncwarp();
   }
 
@@ -582,12 +582,12 @@ struct Consumer {
       rows.state[half] = ScoreMod::prepare(rows.scores.row[half].h, arguments.num_q_heads, params);
     }
     O::zero();
-    park(work);
+    stash(work);
     if (work.tile_begin < work.tile_end) {
       walk(rows);
       q_parity ^= 1;
     }
-    rows.work = load_work<Config>(smem.parked_work(4 * rank + warp), lane);
+    rows.work = load_work<Config>(smem.stashed_work(4 * rank + warp), lane);
     find_outputs(rows);
     Ending<Config> ending{{rows.softmax.statistics(0), rows.softmax.statistics(1)}, rank};
     if constexpr (may_join<Config>()) {

@@ -47,9 +47,9 @@ struct LayoutOf : mla::TilesOf<Config> {
                     Config::kWorkOffset >= Config::kRecordOffset + kRecordParts * kPartBytes,
                 "the record of P lies between K and the announcement");
   static_assert(Config::kRecordOffset % 16 == 0, "16 bytes are stored at a time");
-  static_assert(Config::kParkedOffset % 16 == 0 &&
-                    Config::kWorkOffset >= Config::kParkedOffset + Config::kWorkBytes * 8,
-                "what each warp parks lies before the announcement");
+  static_assert(Config::kStashOffset % 16 == 0 &&
+                    Config::kWorkOffset >= Config::kStashOffset + Config::kWorkBytes * 8,
+                "what each warp stashes lies before the announcement");
   static_assert(Config::kBarriers == Tiles::kTileBarriers + (may_join<Config>() ? 2 : 0),
                 "the plan has every barrier that the kernel names");
 };
@@ -63,8 +63,8 @@ struct Smem : mla::TileMemory<Config> {
   /// The first part of the record of a thread of a warpgroup.
   ATTNJIT_DEVICE u32 record(int thread) const { return base + Config::kRecordOffset + 16 * thread; }
   /// The work tile that a warp of the consumers keeps.
-  ATTNJIT_DEVICE u32 parked_work(int warp) const {
-    return base + Config::kParkedOffset + Config::kWorkBytes * warp;
+  ATTNJIT_DEVICE u32 stashed_work(int warp) const {
+    return base + Config::kStashOffset + Config::kWorkBytes * warp;
   }
 
   // Of two CTAs that join: the other one is done with its K, and sends its numbers here; they have

@@ -164,8 +164,8 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
 
 // Beside warps that widen K and V who deals out work tiles has few registers, and keeps its place
 // in shared memory where sequences are of one length.
-TEST(Sm90Plan, ListsOfWorkAreParkedBesideWhoWidens) {
-  const auto parks = [](auto change) {
+TEST(Sm90Plan, ListsOfWorkAreStashedBesideWhoWidens) {
+  const auto stashes = [](auto change) {
     AttentionSpec spec = sm90_spec(128);
     spec.kv_dtype = Dtype::kE4m3;
     spec.scales = Scales::kToken;
@@ -179,12 +179,12 @@ TEST(Sm90Plan, ListsOfWorkAreParkedBesideWhoWidens) {
     EXPECT_EQ(constants_of(plan).at("kFewRegisters"), "true");
     return sm90.stashes_list && sm90.smem.begin_of(Sm90Region::kLists) > 0;
   };
-  EXPECT_TRUE(parks([](AttentionSpec&) {}));
-  EXPECT_TRUE(parks([](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kCausal); }));
-  EXPECT_TRUE(parks([](AttentionSpec& s) { s.qk_depth = 64; }));
-  EXPECT_TRUE(parks([](AttentionSpec& s) { s.scales = Scales::kHead; }));
-  EXPECT_FALSE(parks([](AttentionSpec& s) { s.ragged = true; }));
-  EXPECT_FALSE(parks([](AttentionSpec& s) { s.page_size = 16; }));
+  EXPECT_TRUE(stashes([](AttentionSpec&) {}));
+  EXPECT_TRUE(stashes([](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kCausal); }));
+  EXPECT_TRUE(stashes([](AttentionSpec& s) { s.qk_depth = 64; }));
+  EXPECT_TRUE(stashes([](AttentionSpec& s) { s.scales = Scales::kHead; }));
+  EXPECT_FALSE(stashes([](AttentionSpec& s) { s.ragged = true; }));
+  EXPECT_FALSE(stashes([](AttentionSpec& s) { s.page_size = 16; }));
 }
 
 // NOTE: warps that no role names are missing from a report of the clock. The kernel is told of as

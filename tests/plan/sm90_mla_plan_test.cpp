@@ -186,7 +186,7 @@ TEST(Sm90MlaPlan, Lists) {
 }
 
 // K is a tensor of bytes. Its rows are copied by threads, which say of four warps' parts that they
-// are there, and of the rope's by each thread. What warps have no registers for they park.
+// are there, and of the rope's by each thread. What warps have no registers for they stash.
 TEST(Sm90MlaPlan, CachesInTheFormatDsv32) {
   AttentionSpec spec = sm90_mla_spec();
   spec.cache_format = CacheFormat::kDsv32;
@@ -210,7 +210,7 @@ TEST(Sm90MlaPlan, CachesInTheFormatDsv32) {
   EXPECT_EQ(widened, 16);
   EXPECT_EQ(with_lists, 2);
   EXPECT_EQ(copied, 0);
-  // What lists show, and no list of sequences that a warp would park.
+  // What lists show, and no list of sequences that a warp would stash.
   EXPECT_EQ(plan.main().smem_bytes, dense.main().smem_bytes + 2 * 16 - MlaTiles::kListsBytes);
   spec.ragged = true;
   EXPECT_TRUE(plan_of(spec).supported);

@@ -151,9 +151,9 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kTrimsTiles", "false"},
       {"kFewRegisters", "false"},
       {"kPlacesRowsAnew", "false"},
-      {"kParksWork", "false"},
-      {"kParkedOffset", "0"},
-      {"kParkedBytes", "48"},
+      {"kStashesWork", "false"},
+      {"kStashOffset", "0"},
+      {"kStashBytes", "48"},
       {"kSumsByProduct", "false"},
       {"kOnesOffset", "0"},
       {"kListsOffset", "0"},
@@ -165,15 +165,15 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
   EXPECT_EQ(constants, expected);
 }
 
-// What consumers park is of each of their warps; where nothing is parked nothing is said of it.
-TEST(Sm90Plan, ParkedWorkTilesHaveRoom) {
-  const auto parks = [](int depth, auto change) {
+// What consumers stash is of each of their warps; where nothing is stashed nothing is said of it.
+TEST(Sm90Plan, StashedWorkTilesHaveRoom) {
+  const auto stashes = [](int depth, auto change) {
     AttentionSpec spec = sm90_spec(depth);
     change(spec);
     const KernelPlan plan = plan_of(spec);
     const Sm90Plan& sm90 = *plan.sm90;
-    EXPECT_EQ(constants_of(plan).at("kParkedOffset") != "0", sm90.stashes_work);
-    EXPECT_EQ(constants_of(plan).at("kParksWork"), sm90.stashes_work ? "true" : "false");
+    EXPECT_EQ(constants_of(plan).at("kStashOffset") != "0", sm90.stashes_work);
+    EXPECT_EQ(constants_of(plan).at("kStashesWork"), sm90.stashes_work ? "true" : "false");
     EXPECT_EQ(constants_of(plan).at("kFewRegisters"), sm90.rematerializes ? "true" : "false");
     for (const Sm90SmemRange& range : sm90.smem) {
       if (range.region != Sm90Region::kStash) continue;
@@ -185,45 +185,45 @@ TEST(Sm90Plan, ParkedWorkTilesHaveRoom) {
   };
   const auto windowed = [](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kSlidingWindow); };
   const auto causal = [](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kCausal); };
-  EXPECT_FALSE(parks(128, causal));
-  EXPECT_FALSE(parks(128, windowed));
-  EXPECT_FALSE(parks(256, causal));
-  EXPECT_FALSE(parks(192, [&](AttentionSpec& s) { causal(s), s.ov_depth = 128; }));
-  EXPECT_TRUE(parks(192, [&](AttentionSpec& s) { windowed(s), s.ov_depth = 128; }));
-  EXPECT_TRUE(parks(128, [&](AttentionSpec& s) { windowed(s), s.return_lse = true; }));
-  EXPECT_FALSE(parks(256, windowed));
-  EXPECT_TRUE(parks(256, [&](AttentionSpec& s) { windowed(s), s.kv_dtype = Dtype::kE4m3; }));
+  EXPECT_FALSE(stashes(128, causal));
+  EXPECT_FALSE(stashes(128, windowed));
+  EXPECT_FALSE(stashes(256, causal));
+  EXPECT_FALSE(stashes(192, [&](AttentionSpec& s) { causal(s), s.ov_depth = 128; }));
+  EXPECT_TRUE(stashes(192, [&](AttentionSpec& s) { windowed(s), s.ov_depth = 128; }));
+  EXPECT_TRUE(stashes(128, [&](AttentionSpec& s) { windowed(s), s.return_lse = true; }));
+  EXPECT_FALSE(stashes(256, windowed));
+  EXPECT_TRUE(stashes(256, [&](AttentionSpec& s) { windowed(s), s.kv_dtype = Dtype::kE4m3; }));
   const auto given = [](Dtype dtype) {
     return [dtype](AttentionSpec& s) {
       s.mask = mask_of(MaskSpec::Kind::kMaterialized);
       s.mask.dtype = dtype;
     };
   };
-  EXPECT_TRUE(parks(256, given(Dtype::kBits)));
+  EXPECT_TRUE(stashes(256, given(Dtype::kBits)));
   const auto eight = [&](Dtype dtype) {
     return [=](AttentionSpec& s) { given(dtype)(s), s.qkv_dtype = Dtype::kE4m3; };
   };
-  EXPECT_TRUE(parks(256, eight(Dtype::kBf16)));
-  EXPECT_FALSE(parks(256, eight(Dtype::kBits)));
+  EXPECT_TRUE(stashes(256, eight(Dtype::kBf16)));
+  EXPECT_FALSE(stashes(256, eight(Dtype::kBits)));
   const auto parts = [&](Dtype dtype, int partitions, auto change) {
     return [=](AttentionSpec& s) { given(dtype)(s), s.num_partitions = partitions, change(s); };
   };
   const auto widens = [](AttentionSpec& s) { s.kv_dtype = Dtype::kE4m3; };
   const auto is_eight = [](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; };
-  EXPECT_TRUE(parks(128, parts(Dtype::kBits, 0, [](AttentionSpec&) {})));
-  EXPECT_TRUE(parks(128, parts(Dtype::kBf16, 0, widens)));
-  EXPECT_FALSE(parks(128, parts(Dtype::kBf16, 1, widens)));
-  EXPECT_FALSE(parks(128, parts(Dtype::kBits, 0, widens)));
-  EXPECT_TRUE(parks(64, parts(Dtype::kBf16, 0, is_eight)));
-  EXPECT_FALSE(parks(256, parts(Dtype::kBits, 0, is_eight)));
+  EXPECT_TRUE(stashes(128, parts(Dtype::kBits, 0, [](AttentionSpec&) {})));
+  EXPECT_TRUE(stashes(128, parts(Dtype::kBf16, 0, widens)));
+  EXPECT_FALSE(stashes(128, parts(Dtype::kBf16, 1, widens)));
+  EXPECT_FALSE(stashes(128, parts(Dtype::kBits, 0, widens)));
+  EXPECT_TRUE(stashes(64, parts(Dtype::kBf16, 0, is_eight)));
+  EXPECT_FALSE(stashes(256, parts(Dtype::kBits, 0, is_eight)));
   const auto of_rows = [](AttentionSpec& s) {
     s.mask = mask_of(MaskSpec::Kind::kSlidingWindow), s.scales = Scales::kToken;
   };
-  EXPECT_TRUE(parks(64, [&](AttentionSpec& s) { of_rows(s), s.qkv_dtype = Dtype::kE4m3; }));
-  EXPECT_FALSE(parks(128, [&](AttentionSpec& s) { of_rows(s), s.kv_dtype = Dtype::kE4m3; }));
+  EXPECT_TRUE(stashes(64, [&](AttentionSpec& s) { of_rows(s), s.qkv_dtype = Dtype::kE4m3; }));
+  EXPECT_FALSE(stashes(128, [&](AttentionSpec& s) { of_rows(s), s.kv_dtype = Dtype::kE4m3; }));
 }
 
-// Beside scales of rows consumers keep little where that costs no time, and do not park then.
+// Beside scales of rows consumers keep little where that costs no time, and do not stash then.
 TEST(Sm90Plan, RowsArePlacedAnewWhereThatCostsNothing) {
   const auto places = [](int depth, Dtype dtype, bool bits, Scales scales = Scales::kToken) {
     AttentionSpec spec = sm90_spec(depth);

@@ -29,7 +29,7 @@ constexpr std::array<RegionRow, 10> kRegions{{{"", "kQOffset"},
                                               {"P", "kRecordOffset", false},
                                               {"listed keys", "kListedOffset"},
                                               {"lists of work", "kListsOffset"},
-                                              {"stash", "kParkedOffset", false},
+                                              {"stash", "kStashOffset", false},
                                               {"", "kWorkOffset"},
                                               {"tmem address", "kTmemAddressOffset", false},
                                               {"barriers", "kBarrierOffset"}}};

@@ -210,7 +210,7 @@ void add_mla_constants(const SpecFacts& spec, const MlaTiles& tiles, Constants& 
   constants.add("kBoxKeys", tiles.box_keys);
   constants.add("kRowCopies", tiles.row_copies);
   constants.add("kWidenedBlocks", tiles.upcast_blocks);
-  constants.add("kParksLists", tiles.stashes_lists());
+  constants.add("kStashesLists", tiles.stashes_lists());
   if (tiles.upcast_blocks > 0) {
     constants.add("kKeyRowBytes",
                   spec.cache_format == CacheFormat::kDsv32 ? kDsv32RowBytes : spec.qk_depth);

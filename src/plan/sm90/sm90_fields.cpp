@@ -26,7 +26,7 @@ constexpr std::pair<Sm90Region, const char*> kOffsets[] = {
     {Sm90Region::kO, "kOOffset"},
     {Sm90Region::kOnes, "kOnesOffset"},
     {Sm90Region::kLists, "kListsOffset"},
-    {Sm90Region::kStash, "kParkedOffset"},
+    {Sm90Region::kStash, "kStashOffset"},
     {Sm90Region::kNotes, "kNotesOffset"},
     {Sm90Region::kRowWords, "kRowWordsOffset"},
     {Sm90Region::kWork, "kWorkOffset"},
@@ -95,7 +95,7 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
     first_barrier += group.count;
   }
   constants.add_barriers(sm90.barriers);
-  constants.add("kParkedBytes", kSm90StashBytes);
+  constants.add("kStashBytes", kSm90StashBytes);
   constants.add("kFirstVRewriter", kSm90FirstVRewriter);
   constants.add("kVRewriters", sm90.num_raw_stages > 0 ? kSm90VRewriters : 0);
   constants.add("kKRewriters", sm90.spec->upcasts_kv ? kSm90KRewriters : 0);

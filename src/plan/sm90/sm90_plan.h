@@ -182,7 +182,7 @@ inline constexpr Field<Sm90Plan> kSm90Fields[] = {
     CONSTANT(has_slots, "kCuts"),
     CONSTANT(rematerializes, "kFewRegisters"),
     CONSTANT(rematerializes_rows, "kPlacesRowsAnew"),
-    CONSTANT(stashes_work, "kParksWork"),
+    CONSTANT(stashes_work, "kStashesWork"),
     CONSTANT(work_bytes, "kWorkBytes"),
     CONSTANT(note_bytes, "kNoteBytes"),
     CONSTANT(smem_bytes, "kSmemBytes"),

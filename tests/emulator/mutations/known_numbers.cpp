@@ -94,8 +94,8 @@ const Tables& tables() {
   static constexpr std::string_view kCommits =
       "for commits of both CTAs, which hand on what the tensor cores have read, and nothing of a thread";
   static constexpr std::string_view kStaysBelowP = "above the wait for K, which is memory: it stays below the one for P";
-  static constexpr std::string_view kParked =
-      "behind the read of a list that lane 0 parks: it is stored again behind barriers that the copies of a tile have";
+  static constexpr std::string_view kStashed =
+      "behind the read of a list that lane 0 stashes: it is stored again behind barriers that the copies of a tile have";
   static constexpr std::string_view kWidenedTogether =
       "the second of two blocks that are widened together: each warp stores both, fences, and then says so of one and the other";
   static constexpr std::string_view kNextWidened =
@@ -151,7 +151,7 @@ const Tables& tables() {
       {"sm_100a mla 192", "wait made relaxed", {13}, kTensorMemory},
       {"sm_100a mla 192", "retry loop removed", {14}, kLanded},
       {"sm90 latent e4m3 dense", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
-      {"sm90 ragged dsv32", "barrier of a warp removed", {2}, kParked},
+      {"sm90 ragged dsv32", "barrier of a warp removed", {2}, kStashed},
       {"parts", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"keys", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm90 runs heads", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},

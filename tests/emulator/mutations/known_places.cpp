@@ -432,20 +432,20 @@ std::string_view warp_barrier_reason_of(std::string_view subject, const Context&
       !has_access(context.before.substr(context.before.find('\n', arrived)))) {
     return "the warp met before it said the same of the other warpgroup's O";
   }
-  const std::size_t parked = context.before.rfind("st.shared");
-  if (is_sm90_mla(subject) && parked != std::string::npos) {
-    const std::string_view behind = std::string_view(context.before).substr(parked);
+  const std::size_t stashed = context.before.rfind("st.shared");
+  if (is_sm90_mla(subject) && stashed != std::string::npos) {
+    const std::string_view behind = std::string_view(context.before).substr(stashed);
     const bool at_once = std::count(behind.begin(), behind.end(), '\n') <= 6 &&
                          !has(behind, "fence") && !has(behind, "mbarrier") && !has(behind, "bar.");
     // A work tile is more than one store.
-    const std::string_view before = last_lines(context.before.substr(0, parked), 6);
+    const std::string_view before = last_lines(context.before.substr(0, stashed), 6);
     if (at_once && has(before, "st.shared.v4.b32") && !has(before, "bar.") &&
         !has(before, "mbarrier")) {
-      return "behind the work tile that lane 0 parks, and takes back itself";
+      return "behind the work tile that lane 0 stashes, and takes back itself";
     }
     // NOTE: not where warps load tiles of every second stage: one may have none to load.
     if (at_once && (has(subject, "dsv32") || has(subject, "latent"))) {
-      return "behind the list of work that lane 0 parks: it is read behind barriers that the "
+      return "behind the list of work that lane 0 stashes: it is read behind barriers that the "
              "copies of a tile have";
     }
   }

@@ -17,7 +17,7 @@ const std::vector<Rule>& run_rules() {
           {subjects, "least of a warp for the most", "redux.sync.max", R"(redux\.sync\.max(.*;))", "redux.sync.min$1", 2},
           {subjects, "first lane of a vote left out", "vote.sync.ballot", R"(vote\.sync\.ballot\.b32\s+(%r\d+), .*;)",
            "$& { .reg .b32 rest; sub.s32 rest, $1, 1; and.b32 $1, $1, rest; }", 3},
-          // ---- what the finder parks for the warps that load: the first store of four words
+          // ---- what the finder stashes for the warps that load: the first store of four words
           {subjects, "a run's first unit and sequence exchanged", "st.shared.v4.b32", R"(st\.shared\.v4\.b32 \[(\S+)\], \{(%r\d+), (%r\d+), (.*);)",
            "st.shared.v4.b32 [$1], {$3, $2, $4;"},
           {subjects, "a run taken for even parts", "st.shared.v4.b32", R"(st\.shared\.v4\.b32 \[(\S+)\], \{(%r\d+), (%r\d+), (%r\d+), (%r\d+)\};)",

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "plan/family.h"
+#include "plan/sm90/sm90_plan.h"
 #include "verify/compare.h"
 #include "verify/emulator_backend.h"
 
@@ -244,8 +245,7 @@ void KernelTest::expect_passes(const AttentionSpec& spec, const std::vector<Leng
 }
 
 void KernelTest::expect_runs(const AttentionSpec& spec, const Lengths& lengths,
-                             const std::vector<int>& sm_counts,
-                             const std::optional<PartitionChoice>& chosen) {
+                             const std::vector<int>& sm_counts, bool of_few_keys) {
   SCOPED_TRACE(spec_to_json(spec));
   const auto kernel = compiled(spec);
   ASSERT_TRUE(kernel);
@@ -257,10 +257,13 @@ void KernelTest::expect_runs(const AttentionSpec& spec, const Lengths& lengths,
     SCOPED_TRACE(sm_count);
     const KernelPlan& planned = kernel->generated.plan;
     const DeviceShape device{.sm_count = sm_count};
-    const PartitionChoice choice =
-        chosen ? *chosen
-               : family_of(planned.spec).partitions(planned, problem->launch_shapes(), device);
-    ASSERT_GT(choice.partitions, choice.even_parts) << "the device is not asked";
+    PartitionChoice choice =
+        family_of(planned.spec).partitions(planned, problem->launch_shapes(), device);
+    if (of_few_keys) {
+      const int heads = planned.sm90->pack_gqa ? spec.num_q_heads / spec.group : spec.num_q_heads;
+      choice = {.partitions = sm_count * planned.main().ctas_per_sm, .team = heads};
+    }
+    ASSERT_GT(choice.team, 0) << "the device is not asked";
     LaunchSequence sequence;
     ASSERT_TRUE(plan_launch_in_parts(planned, problem->launch_shapes(), problem->launch_scalars(),
                                      {}, device, choice, sequence)

@@ -120,10 +120,9 @@ class KernelTest : public testing::Test {
   }
 
   // A launch of whose sequences' lengths the device finds whether to deal out runs, on each of
-  // these numbers of SMs: in the partitions that are chosen, or the launch chooses.
+  // these numbers of SMs: also where there are fewer keys than a launch asks for (`of_few_keys`).
   static void expect_runs(const AttentionSpec& spec, const Lengths& lengths,
-                          const std::vector<int>& sm_counts,
-                          const std::optional<PartitionChoice>& chosen = {});
+                          const std::vector<int>& sm_counts, bool of_few_keys = false);
 
   // The instructions of all threads of a launch on 132 SMs, whose result is right; 0 where it is
   // not, which is told.

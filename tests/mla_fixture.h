@@ -180,9 +180,12 @@ class MlaTest : public KernelTest {
     };
     const std::vector<Case> cases = {
         // The device is asked: as long as one another; and not.
-        {sink, {{1}, {260, 300}}, {3, 1, true}},       {rows, {{1}, {2000, 70, 0}}, {3, 1, true}},
-        {sink, {{1}, {700, 0, 64, 65}}, {1, 1, true}}, {rows, {{3}, {500, 70, 2}}, {3, 3, true}},
-        {longer, {{2}, {330, 64, 1}}, {2, 2, true}},   {wide, {{1}, {330, 129}}, {1, 1, true}},
+        {sink, {{1}, {260, 300}}, {8, 1, true, 2}},
+        {rows, {{1}, {2000, 70, 0}}, {8, 1, true, 1}},
+        {sink, {{1}, {700, 0, 64, 65}}, {1, 1, true}},
+        {rows, {{3}, {500, 70, 2}}, {3, 3, true}},
+        {longer, {{2}, {330, 64, 1}}, {2, 2, true}},
+        {wide, {{1}, {330, 129}}, {1, 1, true}},
         {window, {{5}, {700, 300, 3}}, {2, 2, true}},
     };
     for (const auto& [spec, lengths, choice] : some_of(arch_, cases, 6)) {

@@ -62,14 +62,11 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
     const Choice choice = choose(asks);
     ListPlace place{{arguments.batch, 0, 0, choice.length}};
     if (worker<Config>() < choice.runs) place = begin_of_run(choice);
-    if (lane != 0) return;
-    stash_place(words.address, place);
-    words.store(choice.longest, choice.runs, choice.front, choice.tiles);
-    if (!asks) return;
-    const CutTable<Config::kTileM> table{arguments.partitions};
-    u32* const out = reinterpret_cast<u32*>(arguments.partial_lse);
-    if (worker<Config>() < choice.runs) out[table.parts(worker<Config>())] = 0;
-    if (worker<Config>() == 0) out[table.runs()] = static_cast<u32>(choice.runs);
+    if (lane == 0) {
+      stash_place(words.address, place);
+      words.store(choice.longest, choice.runs, choice.front, choice.tiles);
+    }
+    if (arguments.partitions > 1) clear_table<Config>(arguments, lane);
   }
 
  private:
@@ -279,13 +276,9 @@ struct CutTileList : List {
     end = min(quotient(begin + left + step - 1, step), steps);
     if (first > 0 || end < steps) {
       const int run = worker<Config>();
-      tile.partition = cut_slot(run, first == 0);
-      if (first == 0 && lane == 0) {
-        const int tile_begin = (run + 1) * length - left - begin;
-        const int last = quotient(tile_begin + (steps - 1) * step, length);
-        const CutTable<Config::kTileM> table{arguments.partitions};
-        arguments.partial_lse[table.parts(run)] = __uint_as_float(static_cast<u32>(last - run + 1));
-      }
+      const int tile_begin = (run + 1) * length - left - begin;
+      const int last = quotient(tile_begin + (steps - 1) * step, length);
+      tile.partition = first > 0 ? kLaterPart : first_of_parts(last - run + 1);
       // NOTE: a tile may have more KV tiles than is dealt out: the last part has what is left.
       if (end == steps) end = 0x7fffffff;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the parts of cut work tiles lie in the workspace, which an attention that cuts tiles
-// (common/cuts.cuh, common/work_runs.cuh) and its merge tell each other: as many as there are CTAs,
-// whatever the batch.
+// Where the parts of cut work tiles lie in the workspace, which an attention that deals out
+// stream-K ranges (common/cuts.cuh, common/work_runs.cuh, common/sequence_runs.cuh) and its merge
+// tell each other: as many as there are CTAs, whatever the batch.
 #pragma once
 
 #include "common/ptx.cuh"
@@ -15,39 +15,85 @@ template <class Config>
 constexpr bool cuts_tiles() {
   return Config::kCuts;
 }
+/// Whether launches may deal out runs of sequences that differ in kv_len
+/// (common/sequence_runs.cuh); others of the same kernel have uniform splits.
+template <class Config>
+constexpr bool deals_runs() {
+  return Config::kRuns;
+}
+/// Whether their heads have keys of their own, as a decode's: a team has a CTA for each.
+template <class Config>
+constexpr bool deals_head_runs() {
+  return Config::kHeadRuns;
+}
 
-/// WorkTile::partition of a tile that is not cut is kWhole (common/run_marks.cuh), and of a part
-/// the slot in which its rows lie. A CTA's run of keys cuts two tiles at most: the one that it
-/// begins in, and the one that it ends in. The latter's first part is the run's.
-ATTNJIT_DEVICE int cut_slot(int run, bool first) { return 2 * run + (first ? 1 : 0); }
-ATTNJIT_DEVICE bool is_first_slot(int slot) { return (slot & 1) != 0; }
-/// The slot of a tile's n-th part, whose first one is a run's.
-ATTNJIT_DEVICE int slot_of_part(int run, int part) { return cut_slot(run + part, part == 0); }
+/// Whether a launch asks how long its sequences are, and deals out runs if that is worth it:
+/// partitions are then the CTAs (or clusters of them) whose parts the workspace has room for.
+/// Otherwise they are the uniform splits.
+template <class Arguments>
+ATTNJIT_DEVICE bool asks_lengths(const Arguments& arguments) {
+  return arguments.partitions > arguments.even_parts;
+}
+/// Whether the parts of a launch of several partitions lie in slots of CTAs; otherwise each
+/// partition has a part of each row.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE bool has_slots(const Arguments& arguments) {
+  if constexpr (deals_runs<Config>()) return asks_lengths(arguments);
+  return cuts_tiles<Config>();
+}
 
-/// What lies behind the LSEs of the slots, kTileM of each, in words: of each run the rows of the
-/// tile that it has the first part of, by their number in the LSE, negative: nobody's; then of each
-/// run how many parts that tile has, 0: there is no such tile; and then how many runs there are.
+/// Whether two CTAs of a cluster may have half of a uniform split each, and join these
+/// (sm90_mla/join.cuh). The launch says so.
+template <class Config>
+constexpr bool may_join() {
+  return Config::kJoins;
+}
+template <class Config, class Arguments>
+ATTNJIT_DEVICE bool joins(const Arguments& arguments) {
+  if constexpr (may_join<Config>()) return arguments.joined != 0;
+  return false;
+}
+/// Then WorkTile::partition is that of the split, and this.
+constexpr int kJoined = 1 << 16;
+
+/// WorkTile::partition where tiles may be cut: of one that is not, of the first of n > 1 parts, and
+/// of a later one. NOTE: one number, which takes a register while the tile is computed.
+constexpr int kWhole = -1;
+constexpr int kLaterPart = 0;
+constexpr int first_of_parts(int n) { return -n; }
+constexpr bool is_first(int partition) { return partition < 0; }
+
+/// A CTA's run of keys cuts two tiles at most: the one that it begins in, and the one that it ends
+/// in, whose first part is the run's. So there are two slots, of kTileM rows each. Behind their
+/// LSEs lie, in words: of each run the rows of the tile that it has the first part of, by their
+/// number in the LSE, negative: nobody's; and then of each run how many parts that tile has.
 /// `most`: runs that the launch has room for.
 template <int kTileM>
 struct CutTable {
   int most;
 
-  ATTNJIT_DEVICE i64 lse(int slot, int row) const { return static_cast<i64>(slot) * kTileM + row; }
-  ATTNJIT_DEVICE i64 row(int run, int row) const { return lse(2 * most + run, row); }
-  ATTNJIT_DEVICE i64 parts(int run) const { return lse(3 * most, run); }
-  ATTNJIT_DEVICE i64 runs() const { return lse(3 * most, most); }
+  /// The second slot is that of first parts.
+  ATTNJIT_DEVICE static i64 lse(int run, bool first, int row) {
+    return (2 * static_cast<i64>(run) + (first ? 1 : 0)) * kTileM + row;
+  }
+  ATTNJIT_DEVICE i64 row(int run, int row) const {
+    return lse(most, false, 0) + run * kTileM + row;
+  }
+  ATTNJIT_DEVICE i64 parts(int run) const { return row(most, run); }
 };
 
-/// Writes the LSE of a row of a part, the tile's `row`, and with the first part which row that is:
-/// number() in the LSE, negative: nobody's.
-template <class Config, class Arguments, class Number>
-ATTNJIT_DEVICE void place_part(int slot, int row, float lse, const Number& number,
-                               const Arguments& arguments) {
+/// Before a CTA's work, a warp says that its run cuts no tile. CTAs of a cluster have a run
+/// together, and the rows of a part each.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE void clear_table(const Arguments& arguments, int lane) {
+  constexpr int kRows = Config::kTileM / Config::kCluster;
   const CutTable<Config::kTileM> table{arguments.partitions};
-  arguments.partial_lse[table.lse(slot, row)] = lse;
-  if (!is_first_slot(slot)) return;
-  arguments.partial_lse[table.row(slot >> 1, row)] =
-      __uint_as_float(static_cast<u32>(static_cast<int>(number())));
+  const int cta = static_cast<int>(blockIdx.x);
+  u32* const words = reinterpret_cast<u32*>(arguments.partial_lse);
+#pragma unroll 1
+  for (int row = lane; row < kRows; row += 32) words[table.row(0, cta * kRows + row)] = ~0u;
+  if (lane == 0 && cta % Config::kCluster == 0) words[table.parts(cta / Config::kCluster)] = 0;
+  __syncwarp();
 }
 
 }  // namespace attnjit

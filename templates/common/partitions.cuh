@@ -6,7 +6,6 @@
 #include "common/cut_table.cuh"
 #include "common/integers.cuh"
 #include "common/mask.cuh"
-#include "common/run_marks.cuh"
 #include "common/sequence_lengths.cuh"
 
 namespace attnjit {
@@ -101,10 +100,7 @@ ATTNJIT_DEVICE bool is_merged(const Arguments& arguments) {
 /// The same of one work tile.
 template <class Config, class Work, class Arguments>
 ATTNJIT_DEVICE bool is_merged(const Work& work, const Arguments& arguments) {
-  if constexpr (cuts_tiles<Config>()) return work.partition != kWhole;
-  if constexpr (deals_runs<Config>()) {
-    if (work.partition == kWhole) return false;
-  }
+  if constexpr (cuts_tiles<Config>() || deals_runs<Config>()) return work.partition != kWhole;
   return is_merged<Config>(arguments);
 }
 
@@ -119,61 +115,52 @@ ATTNJIT_DEVICE i64 lse_row(const Work& work, int head, int position, const Argum
   }
 }
 
-/// The partition of a work tile, by its number.
-template <class Config, class Work>
-ATTNJIT_DEVICE int partition_of(const Work& work) {
-  return deals_runs<Config>() ? max(work.partition, 0) : work.partition;
-}
-
-/// Where a row of the O of a work tile's partition begins.
+/// And in the order of O, where rows lie one behind another.
 template <class Config, class Work, class Arguments>
-ATTNJIT_DEVICE float* partial_row(const Work& work, int head, int position,
-                                  const Arguments& arguments) {
+ATTNJIT_DEVICE i64 packed_row(const Work& work, int head, int position,
+                              const Arguments& arguments) {
   i64 row = work.q_begin + position;
   if constexpr (!Config::kRagged) row += static_cast<i64>(work.batch) * arguments.q_len;
-  return arguments.partial_o +
-         (partition_of<Config>(work) * arguments.rows + row * arguments.num_q_heads + head) *
-             Config::kOvDepth;
+  return row * arguments.num_q_heads + head;
 }
 
-/// Writes the LSE of a row that its work tile ends by itself, where that is asked for; and where
-/// the launch deals out runs, that the row is none of the merge's.
-template <class Config, class Arguments>
-ATTNJIT_DEVICE void store_lse(i64 row, float lse, const Arguments& arguments) {
-  if constexpr (Config::kReturnLse) arguments.lse[row] = lse;
-  if constexpr (deals_runs<Config>()) {
-    if (arguments.partitions > 1) arguments.partial_lse[row] = row_is_written();
+/// Where a row of a work tile's part stands among all partial results. `of_tile`: which of the
+/// tile's it is.
+template <class Config, class Work, class Arguments>
+ATTNJIT_DEVICE i64 part_row(const Work& work, int of_tile, int head, int position,
+                            const Arguments& arguments) {
+  if constexpr (cuts_tiles<Config>() || deals_runs<Config>()) {
+    if (has_slots<Config>(arguments)) {
+      return CutTable<Config::kTileM>::lse(worker<Config>(), is_first(work.partition), of_tile);
+    }
+  }
+  return work.partition * arguments.rows + packed_row<Config>(work, head, position, arguments);
+}
+
+/// Writes the LSE of such a row, if it is `real`; and with the first part of a cut tile which row
+/// that is.
+template <class Config, class Work, class Arguments>
+ATTNJIT_DEVICE void store_part_lse(const Work& work, int of_tile, bool real, int head, int position,
+                                   float lse, const Arguments& arguments) {
+  if (real) {
+    arguments.partial_lse[part_row<Config>(work, of_tile, head, position, arguments)] = lse;
+  }
+  if constexpr (cuts_tiles<Config>() || deals_runs<Config>()) {
+    if (!has_slots<Config>(arguments) || !is_first(work.partition)) return;
+    const CutTable<Config::kTileM> table{arguments.partitions};
+    const int run = worker<Config>();
+    u32* const words = reinterpret_cast<u32*>(arguments.partial_lse);
+    if (of_tile == 0) words[table.parts(run)] = static_cast<u32>(-work.partition);
+    if (real) {
+      words[table.row(run, of_tile)] =
+          static_cast<u32>(lse_row<Config>(work, head, position, arguments));
+    }
   }
 }
 
-/// Whether sequences may have fewer parts than the launch has partitions. The first part of a tile
-/// then says so of the others (store_no_keys).
-template <class Config>
-inline constexpr bool kPartsDiffer = Config::kPartitionTiles > 0 || deals_runs<Config>();
-
-/// Of a work tile that is a part: whether it is the first one, and which partitions have parts of
-/// the same rows. @pre of the latter: it is the first, where the launch deals out runs.
-template <class Config, class Mask, class Work, class Arguments, class Params>
-ATTNJIT_DEVICE bool is_first_part(const Work& work, Lengths lengths, const Arguments& arguments,
-                                  const Params& params) {
-  if constexpr (deals_runs<Config>()) {
-    return work.partition < 0;
-  } else {
-    return work.partition == parts_of<Config, Mask>(lengths, arguments, params).begin;
-  }
-}
-template <class Config, class Mask, class Work, class Arguments, class Params>
-ATTNJIT_DEVICE PartRange parts_of_first(const Work& work, Lengths lengths,
-                                        const Arguments& arguments, const Params& params) {
-  if constexpr (deals_runs<Config>()) {
-    return {0, parts_from_first(work.partition)};
-  } else {
-    return parts_of<Config, Mask>(lengths, arguments, params);
-  }
-}
-
-/// Says of a row, whose LSE is at `row`, that the partitions which are no work for its sequence saw
-/// no key: those from `first` on, every `step`-th. The merge reads the LSE of each.
+/// Says of a packed row that the partitions which are no work for its sequence saw no key: those
+/// from `first` on, every `step`-th. The merge reads the LSE of each. Where partitions have fixed
+/// keys, with the first that is work.
 template <class Arguments>
 ATTNJIT_DEVICE void store_no_keys(PartRange parts, i64 row, int first, int step,
                                   const Arguments& arguments) {

@@ -24,14 +24,14 @@ constexpr int work_tile_units() {
 /// (deals_head_runs), where a ragged batch may have sequences without rows, which are no work. Work
 /// is dealt out in one of two ways:
 ///
-/// - Even parts. Each sequence has as many parts, and a CTA takes every gridDim.x-th query tile of
-///   a part; or two take half of its keys each (joins()). That serves sequences that are about as
-///   long as one another.
+/// - Uniform splits. Each sequence has as many parts, and a CTA takes every gridDim.x-th query tile
+///   of a part; or two take half of its keys each (joins()). That serves launches of so little work
+///   that the device is not asked, and, with one part, sequences about as long as one another.
 /// - Runs. CTAs form teams, of as many as a sequence has query tiles: one each. A team takes a run
 ///   of units. A unit is a KV tile that some row of a sequence reaches, or a sequence that has
 ///   none. They come sequence by sequence, and from a sequence's last KV tile to its first.
 ///   Between two sequences are some that are nobody's (work_tile_units). Runs are as long as one
-///   another. Partitions are the parts that a sequence may have.
+///   another; what they cut lies in two slots of each CTA (common/cut_table.cuh).
 ///
 /// Either way the query tiles of a part are with CTAs that follow one another, which walk the same
 /// keys side by side, and share them in L2; or keys that lie beside one another, of heads.
@@ -96,11 +96,6 @@ struct SequenceRuns : SequenceLengths<Config, true, Arguments> {
   }
 };
 
-/// Whether a list whose place this is takes whole sequences.
-ATTNJIT_DEVICE bool takes_whole(const ListPlace& place) {
-  return place.words[3] == 0 && place.words[2] == 1;
-}
-
 /// Finds where a CTA's list of work begins. A whole warp. NOTE: by a warp that has its registers
 /// still: the producer's are few, and would spill.
 template <class Config, class Mask, class Arguments, class Params>
@@ -115,8 +110,7 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
 
   ATTNJIT_DEVICE ListPlace find() const {
     // Likely: what follows is long, and would stand in the way of those who pass it by.
-    if (__builtin_expect(!asks_lengths(arguments), 1)) return even(arguments.even_parts);
-    const int parts = arguments.partitions;
+    if (__builtin_expect(!asks_lengths(arguments), 1)) return uniform();
     int all = 0, longest = 0;
     [[maybe_unused]] int count = 0;  // those that have rows
 #pragma unroll 4
@@ -134,34 +128,26 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
     int sequences = arguments.batch;
     if constexpr (Config::kRagged) sequences = __reduce_add_sync(kAll, count);
     const int teams = this->teams();
-    if (teams < 2 || (Config::kRagged && sequences == 0)) return even(arguments.even_parts);
-    int length = max(quotient(all - 1, teams), quotient(longest - 1, parts)) + 1;
-    const int even_parts = arguments.even_parts * (joins<Config>(arguments) ? 2 : 1);
-    const int rounds = ceil_quotient(sequences * even_parts * this->tiles(), workers<Config>());
-    const int even_units = ceil_quotient(longest, even_parts) + kBetween;
+    if (teams < 2 || (Config::kRagged && sequences == 0)) return uniform();
+    const int length = quotient(all - 1, teams) + 1;
+    // Whole sequences, or half of each where two CTAs join them.
+    const int halves = joins<Config>(arguments) ? 2 : 1;
+    const int rounds = ceil_quotient(sequences * halves * this->tiles(), workers<Config>());
+    const int units = ceil_quotient(longest, halves) + kBetween;
+    const int most =
+        kHeads ? units + (rounds - 1) * quotient(all, sequences * halves) : rounds * units;
+    bool even = are_even(most, length);
     if constexpr (kHeads) {
-      const int mean = quotient(all, sequences * even_parts);
-      const int most = even_units + (rounds - 1) * mean;
-      if (shares_sm() ? share_memory(most, length) : are_even(most, length)) {
-        return even(arguments.even_parts);
-      }
-    } else if (are_even(rounds * even_units, length)) {
-      return even(arguments.even_parts);
+      if constexpr (Config::kCtasPerSm > 1) even = share_memory(most, length);
     }
-    // NOTE: a sequence that is cut n times has n - 1 whole runs, and a unit at least on either
-    // side. Where borders fall well it has fewer parts: of heads that is not asked, for less code.
-    const int enough = quotient(longest - 1 + parts - 2, parts - 1);
-    if constexpr (kHeads) {
-      length = max(length, enough);
-    } else {
-      if (length < enough && most_parts(length) > parts) length = enough;
-    }
-    return begin_of_run(length);
+    return even ? uniform() : begin_of_run(length);
   }
 
  private:
   ATTNJIT_DEVICE static int ceil_quotient(int a, int b) { return quotient(a + b - 1, b); }
-  ATTNJIT_DEVICE ListPlace even(int parts) const { return {{worker<Config>(), 0, parts, 0}}; }
+  ATTNJIT_DEVICE ListPlace uniform() const {
+    return {{worker<Config>(), 0, arguments.even_parts, 0}};
+  }
 
   /// Whether even parts, by which a CTA has `even` units, serve as well as runs of `length`. A run
   /// begins with a piece of another sequence, which takes time to begin and to merge. And on an
@@ -169,8 +155,6 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
   ATTNJIT_DEVICE static bool are_even(int even, int length) {
     return even <= length + (length >> 4) + kBetween;
   }
-  /// Whether another CTA runs on this one's SM.
-  ATTNJIT_DEVICE static constexpr bool shares_sm() { return Config::kCtasPerSm > 1; }
   /// are_even() of decodes with two CTAs an SM, which wait for memory: a CTA that ends early leaves
   /// the other its share of that, and a CTA by itself loads 1 / 0.6 times as fast as one of all.
   /// Runs take 2.5 units more, for the merge and a second work tile. Estimates, from launches on an
@@ -179,28 +163,12 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
     return 0.6f * static_cast<float>(even) <= static_cast<float>(length) + 2.5f;
   }
 
-  template <class Visit>
-  ATTNJIT_DEVICE void walk(const Visit& visit) const {
-    this->walk_line(
-        kBetween, lane, [&](int sequence) { return this->units_of(sequence); }, visit);
-  }
-
-  /// The most parts that runs of a length leave a sequence.
-  ATTNJIT_DEVICE int most_parts(int length) const {
-    int most = 0;
-    walk([&](int, int begin, int units) {
-      const int parts = quotient(begin + units - 1, length) - quotient(begin, length) + 1;
-      if (units > 0) most = max(most, parts);
-      return false;
-    });
-    return __reduce_max_sync(kAll, most);
-  }
-
   /// Where the team's run begins: if that is before a sequence, with its first unit.
   ATTNJIT_DEVICE ListPlace begin_of_run(int length) const {
     const int target = this->team() * length;
     ListPlace place{{0, arguments.batch, length, length}};
-    walk([&](int sequence, int begin, int units) {
+    const auto units_of = [&](int sequence) { return this->units_of(sequence); };
+    this->walk_line(kBetween, lane, units_of, [&](int sequence, int begin, int units) {
       const bool within = target >= begin - kBetween && target < begin + units;
       const u32 here = __ballot_sync(kAll, units > 0 && within);
       if (here == 0) return false;
@@ -260,14 +228,7 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
     const KvTiles reached = reached_by(work);
     const int units = this->units_of(reached);
     int each = quotient(units + parts - 1, parts);
-    if constexpr (kHeads) {
-      // The merge counts on each part (kEvenParts).
-      work.partition = parts > 1 ? part : kWhole;
-    } else {
-      // NOTE: where the first part has all units, the others are not asked for what they wrote.
-      const int first = each < units ? first_of_parts(parts) : kWhole;
-      work.partition = part == 0 ? first : part;
-    }
+    work.partition = parts > 1 ? part : kWhole;
     int cut = part * each;
     if (joined) {
       each = max(min(each, units - cut), 0);
@@ -292,11 +253,8 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
     work.partition = kWhole;
     if (taken < units) {
       take(work, reached, cut, taken);
-      const int first_run = quotient(begin, length);
-      work.partition = team - first_run;
-      if (work.partition == 0) {
-        work.partition = first_of_parts(quotient(begin + units - 1, length) - first_run + 1);
-      }
+      const int parts = quotient(begin + units - 1, length) - team + 1;
+      work.partition = cut > 0 ? kLaterPart : first_of_parts(parts);
     }
     begin += units + kBetween;
     left -= taken + kBetween;
@@ -363,13 +321,7 @@ ATTNJIT_DEVICE void find_sequence_run(const Memory& smem, const Arguments& argum
     const ListPlace place =
         RunFinder<Config, Mask, Arguments, Params>{{{arguments}, params}, lane}.find();
     if (lane < kRowCopyWarps) stash_place(smem.list(lane), place);
-    if (asks_lengths(arguments) && worker<Config>() == 0 && lane == 0) {
-      u32 mark = takes_whole(place) ? kNoneIsCut : 0;
-      if constexpr (deals_head_runs<Config>()) {
-        if (place.words[3] == 0 && place.words[2] > 1) mark = kEvenParts;
-      }
-      arguments.partial_lse[arguments.partitions * arguments.rows] = __uint_as_float(mark);
-    }
+    if (asks_lengths(arguments)) clear_table<Config>(arguments, lane);
   }
 }
 

@@ -54,14 +54,7 @@ ATTNJIT_DEVICE Run find_run(const Arguments& arguments, const Params& params, in
 #pragma unroll 1
     for (int of_tile; cut >= (of_tile = units(rank)); ++rank) cut -= of_tile;
   }
-  if (elect_one()) {
-    const CutTable<Config::kTileM> table{arguments.partitions};
-    if (run.units > 0) arguments.partial_lse[table.parts(worker<Config>())] = 0;
-    const int runs = quotient(all - 1, run.length) + 1;
-    if (run.first == 0) {
-      arguments.partial_lse[table.runs()] = __uint_as_float(static_cast<u32>(runs));
-    }
-  }
+  clear_table<Config>(arguments, lane);
   const int finder = __ffs(static_cast<int>(__ballot_sync(kAll, mine))) - 1;
   run.rank = __shfl_sync(kAll, rank, finder);
   run.cut = __shfl_sync(kAll, cut, finder);
@@ -96,14 +89,8 @@ struct RunList {
     if (taken == units) return work;
     work.tile_end -= run.cut;
     work.tile_begin = work.tile_end - taken;
-    const bool first = run.cut == 0;
-    work.partition = cut_slot(worker<Config>(), first);
-    if (first) {
-      const int parts = quotient(run.first + units - 1, run.length) - worker<Config>() + 1;
-      const CutTable<Config::kTileM> table{arguments.partitions};
-      arguments.partial_lse[table.parts(worker<Config>())] =
-          __uint_as_float(static_cast<u32>(parts));
-    }
+    const int parts = quotient(run.first + units - 1, run.length) - worker<Config>() + 1;
+    work.partition = run.cut > 0 ? kLaterPart : first_of_parts(parts);
     return work;
   }
 };

@@ -88,7 +88,7 @@ struct WorkTile {
   int kv_begin = 0;   ///< ragged_kv: its first row in k and v; the producer's alone
   int first_key = 0;  ///< no row sees one before it, by the mask's reach; the producer's alone
   int partition = 0;  ///< of the KV tiles that the rows reach, where Config::kSplit; or as
-                      ///< run_marks.cuh says
+                      ///< cut_table.cuh says
   int idle = 0;  ///< consumers before the first that has rows of the tile; the producer's alone
 };
 

@@ -200,6 +200,12 @@ ATTNJIT_DEVICE OutputRow output_row(const WorkTile& work, int row, const Argumen
   return {position, work.head + head_of_row<Config>(row), real};
 }
 
+/// Which of its tile's rows it is: tiles begin at multiples of their rows.
+template <class Config>
+ATTNJIT_DEVICE int row_of_tile(int row) {
+  return row & (Config::kTileM - 1);
+}
+
 /// Where O of such a row begins.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE unsigned char* output_address(const WorkTile& work, const OutputRow& row,

@@ -7,7 +7,6 @@
 #include "common/integers.cuh"
 #include "common/ptx.cuh"
 #include "common/quad_columns.cuh"
-#include "common/run_marks.cuh"
 
 namespace attnjit::partials {
 
@@ -148,17 +147,90 @@ struct RowWeights {
   }
 };
 
+/// A row's parts: where they lie among all rows of partial results.
+struct PartRows {
+  int count;
+  int first;  ///< rows from where the others begin to count to the first one
+  long long begin, step;
+  ATTNJIT_DEVICE long long at(int part) const {
+    return begin + part * step + (part == 0 ? first : 0);
+  }
+};
+
+/// Whether the parts of a launch lie in slots of CTAs (common/cut_table.cuh); otherwise each
+/// partition has one of each row.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE bool merges_slots(const Arguments& arguments) {
+  if constexpr (deals_runs<Config>()) return arguments.m_tiles > 0;
+  return cuts_tiles<Config>();
+}
+
+/// CTAs from one that has a part of a tile to that of the next.
+template <class Config, class Arguments>
+ATTNJIT_DEVICE int team_of(const Arguments& arguments) {
+  if constexpr (deals_runs<Config>()) return arguments.m_tiles;
+  return 1;
+}
+
+/// Gives every step-th row from `begin` on, a number in the LSE, its place and its parts to
+/// visit(): of slots those of the runs' tables, of which a lane each asks for the warp's next 32,
+/// so that neighbouring warps have a row each of neighbouring runs. NOTE: in one loop: two would
+/// not stay in the instruction cache beside the attention.
+template <class Config, class Arguments, class Visit>
+ATTNJIT_DEVICE void for_rows(long long begin, long long step, int lane, const Arguments& arguments,
+                             const Visit& visit) {
+  // NOTE: its divisions take as long as a read: the first row's come before there is one.
+  RowPlace place = place_of<Config>(begin, arguments);
+  const long long positions = positions_of<Config>(arguments);
+  await_prerequisites();
+  const bool slots = merges_slots<Config>(arguments);
+  long long rows = arguments.rows;
+  if constexpr (deals_runs<Config>() || cuts_tiles<Config>()) {
+    if (slots) rows = static_cast<long long>(arguments.partitions) * Config::kTileM;
+  }
+  for (long long first = begin; first < rows; first += slots ? 32 * step : step) {
+    u32 left = 1;
+    [[maybe_unused]] int run = 0, row_of_tile = 0, own_parts = 0, number = -1;
+    if constexpr (deals_runs<Config>() || cuts_tiles<Config>()) {
+      if (slots) {
+        const CutTable<Config::kTileM> table{arguments.partitions};
+        const u32* const words = reinterpret_cast<const u32*>(arguments.partial_lse);
+        const int own = static_cast<int>(first + lane * step);
+        if (own < rows) {
+          row_of_tile = quotient(own, arguments.partitions);
+          run = own - row_of_tile * arguments.partitions;
+          own_parts = static_cast<int>(words[table.parts(run)]);
+          number = static_cast<int>(words[table.row(run, row_of_tile)]);
+        }
+        left = __ballot_sync(0xffffffffu, number >= 0);
+      }
+    }
+    for (; left != 0; left &= left - 1) {
+      long long row = first;
+      if (slots) row = __shfl_sync(0xffffffffu, number, __ffs(static_cast<int>(left)) - 1);
+      if (slots || row != begin) place = place_of<Config>(row, arguments);
+      PartRows parts{arguments.partitions, 0, place.o_row, arguments.rows};
+      if constexpr (deals_runs<Config>() || cuts_tiles<Config>()) {
+        if (slots) {
+          const int from = __ffs(static_cast<int>(left)) - 1;
+          const int its_run = __shfl_sync(0xffffffffu, run, from);
+          const int of_tile = __shfl_sync(0xffffffffu, row_of_tile, from);
+          using Table = CutTable<Config::kTileM>;
+          parts = {__shfl_sync(0xffffffffu, own_parts, from), Config::kTileM,
+                   Table::lse(its_run, false, of_tile),
+                   Table::lse(team_of<Config>(arguments), false, 0)};
+        }
+      }
+      if (slots || place.position < positions) visit(row, place, parts);
+    }
+  }
+}
+
 /// A warp merges row after row of the partials, of which there are `partitions`, into `o`; with
 /// kAccumulate what o and lse hold is one more. Rows are numbered as LSE is: batch, head, position;
-/// partial_o is packed as [partition, batch, position, head, depth]. kBatch parts are loaded
-/// together, and kEarly of the first ones before it is known which count, together with their LSEs.
-///
-/// Of runs of heads each row may have all the even parts, or it may be cut or not: the mark behind
-/// the LSEs says so. It is looked at when the first row's even parts are on their way. NOTE: in one
-/// loop: two would not stay in the instruction cache beside the attention.
-///
-/// Of cut tiles (common/cut_table.cuh) rows are those of the runs' tables, of which a lane each
-/// asks for the warp's next 32: neighbouring warps have a row each of neighbouring runs.
+/// partial_o is packed as [partition, batch, position, head, depth], or lies in slots. kBatch parts
+/// are loaded together, and kEarly of the first ones before it is known which count, together with
+/// their LSEs.
 ///
 /// NOTE: the O of a pair that saw no key may be anything, a NaN too, or was never written: it is
 /// not used.
@@ -171,238 +243,111 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
   static_assert(!Config::kQuadOrder || (!Config::kAccumulate && Config::kDepth % 16 == 0));
   static_assert(!Config::kAccumulate || Config::kOutputBytes == 2,
                 "the O before is read as 16-bit numbers");
-  constexpr bool kHeads = deals_head_runs<Config>();
-  constexpr bool kAsks = deals_runs<Config>() && !kHeads;  // which rows are written, of all
-  bool runs = false;                                       // of heads: the same
-  u32 mark = kEvenParts;
-  constexpr bool kCuts = cuts_tiles<Config>();
-  [[maybe_unused]] int run = 0, row_of_tile = 0, parts_of_tile = 0;  // of a cut tile
-  const auto parts_of_row = [&] {
-    if constexpr (kCuts) return parts_of_tile;
-    if constexpr (kHeads) return runs ? arguments.partitions : arguments.even_parts;
-    return arguments.partitions;
-  };
   const int lane = static_cast<int>(threadIdx.x) % 32;
   // NOTE: of a number that the compiler does not know to be the warp's it would make two of each
   // shuffle, one for lanes that have not met again.
   const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
   const long long step = static_cast<long long>(gridDim.x) * kWarps;
   const long long begin = static_cast<long long>(blockIdx.x) * kWarps + warp;
-  const long long positions = positions_of<Config>(arguments);
-  // `known`: the lane's part's LSE is `known_lse`, as far as there is such a part.
-  const auto merge_row = [&](long long row, const RowPlace& place, bool known = false,
-                             float known_lse = 0.0f) {
-    if (!kCuts && place.position >= positions) return;
-    unsigned char* const o = arguments.o + place.o_bytes;
-    const int parts = parts_of_row();
-    [[maybe_unused]] const auto row_of_slot = [&](int part) -> long long {
-      if constexpr (kCuts) {
-        return CutTable<Config::kTileM>{}.lse(slot_of_part(run, part), row_of_tile);
-      }
-      return 0;
-    };
-    const auto lse_of = [&](int part) {
-      const long long at = kCuts ? row_of_slot(part) : part * arguments.rows + row;
-      return part < parts ? arguments.partial_lse[at] : -infinity();
-    };
-    const auto load = [&](FloatPair(&pairs)[kLaneUnits][2], int part, bool wanted) {
-      const long long partial_row = kCuts ? row_of_slot(part) : part * arguments.rows + place.o_row;
+  for_rows<Config>(
+      begin, step, lane, arguments,
+      [&](long long row, const RowPlace& place, const PartRows& part_rows) {
+        unsigned char* const o = arguments.o + place.o_bytes;
+        const int parts = part_rows.count;
+        const auto lse_of = [&](int part) {
+          // Pairs of attentions of their own have LSEs in the caller's order.
+          const long long at =
+              Config::kPartialF32 ? part_rows.at(part) : part * arguments.rows + row;
+          return part < parts ? arguments.partial_lse[at] : -infinity();
+        };
+        const auto load = [&](FloatPair(&pairs)[kLaneUnits][2], int part, bool wanted) {
+          const long long partial_row = part_rows.at(part);
 #pragma unroll
-      for (int i = 0; i < kLaneUnits; ++i) {
-        const int unit = lane + 32 * i;
-        load_partial<Config>(pairs[i], arguments.partial_o, partial_row * kUnits + unit,
-                             wanted && unit < kUnits);
-      }
-    };
-    const float first_lse = known ? (lane < parts ? known_lse : -infinity()) : lse_of(lane);
-    if constexpr (kAsks && Config::kStagedParts > 0) {
-      if (is_written(__shfl_sync(0xffffffffu, first_lse, 0))) return;
-    }
-    [[maybe_unused]] FloatPair first_pairs[kEarly ? kEarly : 1][kLaneUnits][2];
-    if constexpr (kEarly > 0) {
-      // Of runs a row has few of the parts.
-      u32 wanted = 0xffffffffu;
-      if (runs) wanted = __ballot_sync(0xffffffffu, !(first_lse == -infinity()));
+          for (int i = 0; i < kLaneUnits; ++i) {
+            const int unit = lane + 32 * i;
+            load_partial<Config>(pairs[i], arguments.partial_o, partial_row * kUnits + unit,
+                                 wanted && unit < kUnits);
+          }
+        };
+        const float first_lse = lse_of(lane);
+        [[maybe_unused]] FloatPair first_pairs[kEarly ? kEarly : 1][kLaneUnits][2];
+        if constexpr (kEarly > 0) {
 #pragma unroll
-      for (int i = 0; i < kEarly; ++i) load(first_pairs[i], i, i < parts && (wanted >> i & 1) != 0);
-    }
-    if constexpr (kHeads) {
-      if (!runs && mark != kEvenParts) return;
-    }
-
-    float old_lse = -infinity();
-    if constexpr (Config::kAccumulate) old_lse = arguments.lse[row];
-    float sink = -infinity();
-    if constexpr (Config::kSink) sink = arguments.sink[place.head];
-    const RowWeights<Config> weights(first_lse, parts, lane, lse_of, old_lse, sink, arguments);
-
-    FloatPair merged[kLaneUnits][2] = {};
-    const auto add = [&](float factor, const FloatPair(&pairs)[kLaneUnits][2]) {
-#pragma unroll
-      for (int i = 0; i < kLaneUnits; ++i) {
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          merged[i][j].x = fmaf(factor, pairs[i][j].x, merged[i][j].x);
-          merged[i][j].y = fmaf(factor, pairs[i][j].y, merged[i][j].y);
+          for (int i = 0; i < kEarly; ++i) load(first_pairs[i], i, i < parts);
         }
-      }
-    };
-    if constexpr (Config::kAccumulate) {
-      const float factor = weights.factor(old_lse);
-      FloatPair pairs[kLaneUnits][2];
+
+        float old_lse = -infinity();
+        if constexpr (Config::kAccumulate) old_lse = arguments.lse[row];
+        float sink = -infinity();
+        if constexpr (Config::kSink) sink = arguments.sink[place.head];
+        const RowWeights<Config> weights(first_lse, parts, lane, lse_of, old_lse, sink, arguments);
+
+        FloatPair merged[kLaneUnits][2] = {};
+        const auto add = [&](float factor, const FloatPair(&pairs)[kLaneUnits][2]) {
 #pragma unroll
-      for (int i = 0; i < kLaneUnits; ++i) {
-        const int unit = lane + 32 * i;
-        load_16_bits<Config>(pairs[i], o, unit, factor != 0.0f && unit < kUnits);
-      }
-      add(factor, pairs);
-    }
+          for (int i = 0; i < kLaneUnits; ++i) {
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+              merged[i][j].x = fmaf(factor, pairs[i][j].x, merged[i][j].x);
+              merged[i][j].y = fmaf(factor, pairs[i][j].y, merged[i][j].y);
+            }
+          }
+        };
+        if constexpr (Config::kAccumulate) {
+          const float factor = weights.factor(old_lse);
+          FloatPair pairs[kLaneUnits][2];
+#pragma unroll
+          for (int i = 0; i < kLaneUnits; ++i) {
+            const int unit = lane + 32 * i;
+            load_16_bits<Config>(pairs[i], o, unit, factor != 0.0f && unit < kUnits);
+          }
+          add(factor, pairs);
+        }
     // NOTE: factors come from other lanes and not from memory, and O comes before it is needed:
     // several parts of it are on their way at a time. Parts that do not count are passed over, so
     // that a row's bits do not depend on how many there are.
 #pragma unroll 1
-    for (int first = 0; first < parts; first += 32) {
-      const int own = first + lane;
-      const float own_factor = weights.factor(first == 0 ? first_lse : lse_of(own));
-      // NOTE: where an LSE is NaN all factors are, also those of lanes that have no part.
-      u32 left = __ballot_sync(0xffffffffu, own < parts && own_factor != 0.0f);
-      if constexpr (kEarly > 0) {
-        if (first == 0) {
+        for (int first = 0; first < parts; first += 32) {
+          const int own = first + lane;
+          const float own_factor = weights.factor(first == 0 ? first_lse : lse_of(own));
+          // NOTE: where an LSE is NaN all factors are, also those of lanes that have no part.
+          u32 left = __ballot_sync(0xffffffffu, own < parts && own_factor != 0.0f);
+          if constexpr (kEarly > 0) {
+            if (first == 0) {
 #pragma unroll
-          for (int i = 0; i < kEarly; ++i) {
-            const float factor = __shfl_sync(0xffffffffu, own_factor, i);
-            if ((left >> i & 1) != 0) add(factor, first_pairs[i]);
+              for (int i = 0; i < kEarly; ++i) {
+                const float factor = __shfl_sync(0xffffffffu, own_factor, i);
+                if ((left >> i & 1) != 0) add(factor, first_pairs[i]);
+              }
+              left &= ~(0xffffffffu >> (32 - kEarly));
+            }
           }
-          left &= ~(0xffffffffu >> (32 - kEarly));
-        }
-      }
-      while (left != 0) {
-        float factor[kBatch];
-        FloatPair pairs[kBatch][kLaneUnits][2];
+          while (left != 0) {
+            float factor[kBatch];
+            FloatPair pairs[kBatch][kLaneUnits][2];
 #pragma unroll
-        for (int i = 0; i < kBatch; ++i) {
-          const int part = left != 0 ? __ffs(static_cast<int>(left)) - 1 : 0;
-          const float its_factor = __shfl_sync(0xffffffffu, own_factor, part);
-          factor[i] = left != 0 ? its_factor : 0.0f;
-          left &= left - 1;
-          load(pairs[i], first + part, factor[i] != 0.0f);
-        }
+            for (int i = 0; i < kBatch; ++i) {
+              const int part = left != 0 ? __ffs(static_cast<int>(left)) - 1 : 0;
+              const float its_factor = __shfl_sync(0xffffffffu, own_factor, part);
+              factor[i] = left != 0 ? its_factor : 0.0f;
+              left &= left - 1;
+              load(pairs[i], first + part, factor[i] != 0.0f);
+            }
 #pragma unroll
-        for (int i = 0; i < kBatch; ++i) add(factor[i], pairs[i]);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kLaneUnits; ++i) {
-      const int unit = lane + 32 * i;
-      if (unit < kUnits) store_merged_unit<Config>(o, unit, merged[i]);
-    }
-    if constexpr (Config::kReturnLse) {
-      // Every lane has read the row's old LSE before one writes the new.
-      __syncwarp();
-      if (lane == 0) arguments.lse[row] = weights.lse();
-    }
-  };
-
-  // NOTE: a launch of long rows has about as many warps as rows: each asks with what it reads
-  // first.
-  if constexpr (kCuts) {
-    static_assert(Config::kStagedParts == 0, "rows of cut tiles are short");
-    await_prerequisites();
-    const CutTable<Config::kTileM> table{arguments.partitions};
-    const auto word = [&](long long at) {
-      return static_cast<int>(__float_as_uint(arguments.partial_lse[at]));
-    };
-    const int runs = word(table.runs());
-    const long long rows = static_cast<long long>(runs) * Config::kTileM;
-    for (long long first = begin; first < rows; first += 32 * step) {
-      const int own = static_cast<int>(first + lane * step);
-      int own_run = 0, own_row = 0, own_parts = 0, number = -1;
-      if (own < rows) {
-        own_row = quotient(own, runs);
-        own_run = own - own_row * runs;
-        own_parts = word(table.parts(own_run));
-        if (own_parts > 0) number = word(table.row(own_run, own_row));
-      }
-      u32 left = __ballot_sync(0xffffffffu, number >= 0);
-      for (; left != 0; left &= left - 1) {
-        const int from = __ffs(static_cast<int>(left)) - 1;
-        run = __shfl_sync(0xffffffffu, own_run, from);
-        row_of_tile = __shfl_sync(0xffffffffu, own_row, from);
-        parts_of_tile = __shfl_sync(0xffffffffu, own_parts, from);
-        const long long row = __shfl_sync(0xffffffffu, number, from);
-        merge_row(row, place_of<Config>(row, arguments));
-      }
-    }
-  } else if constexpr (kHeads) {
-    static_assert(Config::kStagedParts == 0, "heads have short rows");
-    RowPlace place = place_of<Config>(begin, arguments);
-    await_prerequisites();
-    const bool asks = asks_lengths(arguments);
-    // NOTE: what the first rows need is asked for together, before it is known whether they do:
-    // each answer takes as long as the merge of a row.
-    float own_lse = row_is_written(), begin_lse = -infinity();
-    if (asks) {
-      mark = __float_as_uint(arguments.partial_lse[arguments.partitions * arguments.rows]);
-      const long long own = begin + lane * step;
-      if (own < arguments.rows) own_lse = arguments.partial_lse[own];
-      if (begin < arguments.rows && lane < arguments.partitions) {
-        begin_lse = arguments.partial_lse[lane * arguments.rows + begin];
-      }
-      // Even parts would be none that a merge follows.
-      runs = arguments.even_parts == 1;
-      if (runs && mark == kNoneIsCut) return;
-    }
-    for (long long first = begin; first < arguments.rows; first += runs ? 32 * step : step) {
-      u32 left = 1;
-      if (runs) {
-        // Many rows are written. A lane each asks of the warp's next 32.
-        if (first != begin) {
-          const long long own = first + lane * step;
-          own_lse = own < arguments.rows ? arguments.partial_lse[own] : row_is_written();
-        }
-        left = __ballot_sync(0xffffffffu, !is_written(own_lse));
-      }
-      for (; left != 0; left &= left - 1) {
-        const long long row = first + (__ffs(static_cast<int>(left)) - 1) * step;
-        if (row != begin) place = place_of<Config>(row, arguments);
-        merge_row(row, place, asks && row == begin, begin_lse);
-      }
-      if (!runs && mark != kEvenParts) {
-        runs = true;
-        first = begin - 32 * step;  // once more
-      }
-    }
-  } else if constexpr (kAsks && Config::kStagedParts == 0) {
-    // Many rows are written. A lane each asks of the warp's next 32.
-    await_prerequisites();
-    for (long long first = begin; first < arguments.rows; first += 32 * step) {
-      const long long own = first + lane * step;
-      const bool cut = own < arguments.rows && !is_written(arguments.partial_lse[own]);
-      for (u32 left = __ballot_sync(0xffffffffu, cut); left != 0; left &= left - 1) {
-        const long long row = first + (__ffs(static_cast<int>(left)) - 1) * step;
-        merge_row(row, place_of<Config>(row, arguments));
-      }
-    }
-  } else {
-    bool first_row = true;
-    for (long long row = begin; row < arguments.rows; row += step) {
-      // NOTE: its divisions take as long as a read: the first row's come before there is one.
-      const RowPlace place = place_of<Config>(row, arguments);
-      if (first_row) {
-        first_row = false;
-        await_prerequisites();
-        // Runs of long rows are those of absorbed MLA, over sequences.
-        if constexpr (kAsks) {
-          if (asks_lengths(arguments)) {
-            mark = __float_as_uint(arguments.partial_lse[arguments.partitions * arguments.rows]);
-            if (mark == kNoneIsCut) return;
+            for (int i = 0; i < kBatch; ++i) add(factor[i], pairs[i]);
           }
         }
-      }
-      merge_row(row, place);
-    }
-    if (first_row) await_prerequisites();
-  }
+#pragma unroll
+        for (int i = 0; i < kLaneUnits; ++i) {
+          const int unit = lane + 32 * i;
+          if (unit < kUnits) store_merged_unit<Config>(o, unit, merged[i]);
+        }
+        if constexpr (Config::kReturnLse) {
+          // Every lane has read the row's old LSE before one writes the new.
+          __syncwarp();
+          if (lane == 0) arguments.lse[row] = weights.lse();
+        }
+      });
 }
 
 /// The same of long rows of many parts, a row per CTA: all parts' columns are copied to shared
@@ -421,90 +366,75 @@ ATTNJIT_DEVICE void merge_staged_rows(const Arguments& arguments) {
   const u32 memory = shared_address(staged);
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
-  const int parts = arguments.partitions;
-
-  // NOTE: its divisions take as long as a read: the first row's come before there is one.
-  RowPlace place = place_of<Config>(blockIdx.x, arguments);
-  await_prerequisites();
-  const long long positions = positions_of<Config>(arguments);
-  bool all_count = true;
-  if constexpr (deals_runs<Config>()) {
-    if (asks_lengths(arguments)) {
-      all_count = false;
-      const float mark = arguments.partial_lse[arguments.partitions * arguments.rows];
-      if (__float_as_uint(mark) == kNoneIsCut) return;
-    }
-  }
-#pragma unroll 1
-  for (long long row = blockIdx.x; row < arguments.rows;) {
-    // Copies those of the parts from `first` on that count.
-    const auto stage = [&](int first, const auto& counts) {
-      const unsigned char* const from =
-          arguments.partial_o + (first * arguments.rows + place.o_row) * (4 * Config::kDepth);
-      const long long part_bytes = arguments.rows * (4 * Config::kDepth);
-      const int vectors = min(parts - first, kParts) * kVectors;
+  const bool all_count = !merges_slots<Config>(arguments);
+  for_rows<Config>(
+      blockIdx.x, gridDim.x, lane, arguments,
+      [&](long long row, const RowPlace& place, const PartRows& part_rows) {
+        const int parts = part_rows.count;
+        // Copies those of the parts from `first` on that count.
+        const auto stage = [&](int first, const auto& counts) {
+          const int vectors = min(parts - first, kParts) * kVectors;
+          constexpr int kRowBytes = 4 * Config::kDepth;
+          const long long part_bytes = part_rows.step * kRowBytes;
+          const unsigned char* const from =
+              arguments.partial_o + part_rows.begin * kRowBytes + first * part_bytes;
+          const int first_bytes = first == 0 ? part_rows.first * kRowBytes : 0;
 #pragma unroll 4
-      for (int i = thread; i < vectors; i += Config::kThreads) {
-        const int part = i / kVectors;
-        if (counts(part)) {
-          copy_16_or_zeros(memory + 16 * i, from + part * part_bytes + 16 * (i - part * kVectors),
-                           true);
-        }
-      }
-    };
-    if (all_count) stage(0, [](int) { return true; });
-    const auto lse_of = [&](int part) {
-      return part < parts ? arguments.partial_lse[part * arguments.rows + row] : -infinity();
-    };
-    const float first_lse = lse_of(lane);
-    const bool whole = deals_runs<Config>() && is_written(__shfl_sync(0xffffffffu, first_lse, 0));
-    if (whole || place.position >= positions) {
-      await_copies();
-    } else {
-      float sink = -infinity();
-      if constexpr (Config::kSink) sink = arguments.sink[place.head];
-      const RowWeights<Config> weights(first_lse, parts, lane, lse_of, -infinity(), sink,
-                                       arguments);
-      FloatPair merged = {};
+          for (int i = thread; i < vectors; i += Config::kThreads) {
+            const int part = i / kVectors;
+            if (counts(part)) {
+              copy_16_or_zeros(memory + 16 * i,
+                               from + part * part_bytes + (part == 0 ? first_bytes : 0) +
+                                   16 * (i - part * kVectors),
+                               true);
+            }
+          }
+        };
+        if (all_count) stage(0, [](int) { return true; });
+        const auto lse_of = [&](int part) {
+          return part < parts ? arguments.partial_lse[part_rows.at(part)] : -infinity();
+        };
+        const float first_lse = lse_of(lane);
+        float sink = -infinity();
+        if constexpr (Config::kSink) sink = arguments.sink[place.head];
+        const RowWeights<Config> weights(first_lse, parts, lane, lse_of, -infinity(), sink,
+                                         arguments);
+        FloatPair merged = {};
 #pragma unroll 1
-      for (int first = 0; first < parts; first += 32) {
-        const float own_factor = weights.factor(first == 0 ? first_lse : lse_of(first + lane));
-        // NOTE: where an LSE is NaN all factors are, also those of lanes that have no part.
-        u32 left = __ballot_sync(0xffffffffu, first + lane < parts && own_factor != 0.0f);
-        if (first > 0 || !all_count) {
-          if (first > 0) __syncthreads();  // all have read what is to be written over
-          const u32 wanted = left;
-          stage(first, [&](int part) { return (wanted >> part & 1) != 0; });
-        }
-        await_copies();
-        __syncthreads();
-        constexpr int kTogether = 8;
+        for (int first = 0; first < parts; first += 32) {
+          const float own_factor = weights.factor(first == 0 ? first_lse : lse_of(first + lane));
+          // NOTE: where an LSE is NaN all factors are, also those of lanes that have no part.
+          u32 left = __ballot_sync(0xffffffffu, first + lane < parts && own_factor != 0.0f);
+          if (first > 0 || !all_count) {
+            if (first > 0) __syncthreads();  // all have read what is to be written over
+            const u32 wanted = left;
+            stage(first, [&](int part) { return (wanted >> part & 1) != 0; });
+          }
+          await_copies();
+          __syncthreads();
+          constexpr int kTogether = 8;
 #pragma unroll 1
-        for (int from = 0; left != 0; from += kTogether, left >>= kTogether) {
+          for (int from = 0; left != 0; from += kTogether, left >>= kTogether) {
 #pragma unroll
-          for (int i = 0; i < kTogether; ++i) {
-            const float factor = __shfl_sync(0xffffffffu, own_factor, from + i);
-            if ((left >> i & 1) == 0 || thread >= kWords) continue;
-            u32 a, b;
-            load_shared_v2(memory + 8 * ((from + i) * kWords + thread), a, b);
-            merged.x = fmaf(factor, __uint_as_float(a), merged.x);
-            merged.y = fmaf(factor, __uint_as_float(b), merged.y);
+            for (int i = 0; i < kTogether; ++i) {
+              const float factor = __shfl_sync(0xffffffffu, own_factor, from + i);
+              if ((left >> i & 1) == 0 || thread >= kWords) continue;
+              u32 a, b;
+              load_shared_v2(memory + 8 * ((from + i) * kWords + thread), a, b);
+              merged.x = fmaf(factor, __uint_as_float(a), merged.x);
+              merged.y = fmaf(factor, __uint_as_float(b), merged.y);
+            }
           }
         }
-      }
-      const int column_pair = Config::kQuadOrder ? column_pair_of_quads(thread) : thread;
-      if (thread < kWords) {
-        store_merged<Config>(arguments.o + place.o_bytes, column_pair, merged);
-      }
-      if constexpr (Config::kReturnLse) {
-        if (thread == 0) arguments.lse[row] = weights.lse();
-      }
-    }
-    row += gridDim.x;
-    if (row >= arguments.rows) break;
-    place = place_of<Config>(row, arguments);
-    __syncthreads();  // all have read this row's parts
-  }
+        const int column_pair = Config::kQuadOrder ? column_pair_of_quads(thread) : thread;
+        if (thread < kWords) {
+          store_merged<Config>(arguments.o + place.o_bytes, column_pair, merged);
+        }
+        if constexpr (Config::kReturnLse) {
+          if (thread == 0) arguments.lse[row] = weights.lse();
+        }
+        __syncthreads();  // all have read this row's parts
+      });
 }
 
 /// NOTE: the parts of a launch that is split are early where there is room for them: in longer rows
@@ -515,11 +445,10 @@ template <class Config, class Arguments>
 ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   if (threadIdx.x == 0) launch_dependents();
   if constexpr (Config::kStagedParts == 0) {
-    constexpr bool kRuns =
-        (deals_runs<Config>() && !deals_head_runs<Config>()) || cuts_tiles<Config>();
-    constexpr int kEarly = Config::kPartialF32 && Config::kDepth <= 128 && !kRuns ? 16 : 0;
-    // Rows of runs have few parts: registers for more are those of other rows.
-    constexpr int kBatch = kRuns ? 4 : 8;
+    constexpr bool kCuts = cuts_tiles<Config>();
+    constexpr int kEarly = Config::kPartialF32 && Config::kDepth <= 128 && !kCuts ? 16 : 0;
+    // Rows of cut tiles have few parts: registers for more are those of other rows.
+    constexpr int kBatch = kCuts ? 4 : 8;
     merge_rows<Config, kBatch, kEarly>(arguments);
   } else {
     const bool few_parts = deals_runs<Config>() && arguments.rows > Config::kManyRows;

@@ -196,48 +196,25 @@ ATTNJIT_DEVICE void write_partial(float* row, int column, const float (&o)[16]) 
 
 /// Ends a row of a partition, whose sink is the merge's: writes its LSE, and returns what its
 /// output is to be multiplied by. `partial`: where that goes; nowhere if the row saw no key.
+/// `of_tile`: which of the work tile's rows it is.
 template <class Config, class Mask, class Arguments, class Params>
-ATTNJIT_DEVICE float finish_part(const WorkTile& work, int head, int position, RowStatistics own,
-                                 float*& partial, const Arguments& arguments,
+ATTNJIT_DEVICE float finish_part(const WorkTile& work, int of_tile, int head, int position,
+                                 RowStatistics own, float*& partial, const Arguments& arguments,
                                  const Params& params) {
   float lse;
   const float scale = finish_row<Config, false>(own, 0.0f, lse);
-  partial = nullptr;
-  if (position >= work.q_len) return scale;
-  const i64 row = lse_row<Config>(work, head, position, arguments);
-  arguments.partial_lse[work.partition * arguments.rows + row] = lse;
-  if (lse != -infinity()) partial = partial_row<Config>(work, head, position, arguments);
-  if constexpr (kPartsDiffer<Config>) {
-    const Lengths lengths{work.q_len, work.kv_len};
-    if (is_first_part<Config, Mask>(work, lengths, arguments, params)) {
-      store_no_keys(parts_of_first<Config, Mask>(work, lengths, arguments, params), row, 0, 1,
-                    arguments);
-    }
-  }
-  return scale;
-}
-
-/// The same of a cut tile's part, of which it is the row `of_tile`.
-template <class Config, class Arguments>
-ATTNJIT_DEVICE float finish_cut(const WorkTile& work, int head, int position, int of_tile,
-                                RowStatistics own, float*& partial, const Arguments& arguments) {
-  float lse;
-  const float scale = finish_row<Config, false>(own, 0.0f, lse);
   const bool real = position < work.q_len;
-  const auto number = [&]() -> i64 {
-    return real ? lse_row<Config>(work, head, position, arguments) : -1;
-  };
-  const int slot = work.partition;
-  place_part<Config>(slot, of_tile, lse, number, arguments);
-  if constexpr (Config::kNumQo == 2) {
-    // The rows of a second query tile that is past the sequence are nobody's.
-    const auto none = [] { return i64{-1}; };
-    if (work.num_qo == 1) place_part<Config>(slot, kRows + of_tile, lse, none, arguments);
-  }
+  store_part_lse<Config>(work, of_tile, real, head, position, lse, arguments);
   partial = nullptr;
   if (real && lse != -infinity()) {
-    const CutTable<Config::kTileM> table{arguments.partitions};
-    partial = arguments.partial_o + table.lse(slot, of_tile) * Config::kOvDepth;
+    partial = arguments.partial_o +
+              part_row<Config>(work, of_tile, head, position, arguments) * Config::kOvDepth;
+  }
+  if constexpr (Config::kPartitionTiles > 0) {
+    const PartRange parts = parts_of<Config, Mask>({work.q_len, work.kv_len}, arguments, params);
+    if (real && work.partition == parts.begin) {
+      store_no_keys(parts, packed_row<Config>(work, head, position, arguments), 0, 1, arguments);
+    }
   }
   return scale;
 }
@@ -392,14 +369,10 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       float scale = finish_row<Config>(own, sink, lse);
       float* partial = nullptr;
       const bool merged = is_merged<Config>(work, arguments);
-      if constexpr (cuts_tiles<Config>()) {
+      if constexpr (Config::kSplit) {
         if (merged) {
-          scale = finish_cut<Config>(work, head, position, kRows * tile + own_row, own, partial,
-                                     arguments);
-        }
-      } else if constexpr (Config::kSplit) {
-        if (merged) {
-          scale = finish_part<Config, Mask>(work, head, position, own, partial, arguments, params);
+          scale = finish_part<Config, Mask>(work, kRows * tile + own_row, head, position, own,
+                                            partial, arguments, params);
         }
       }
       scale *= value_scale<Config>(work, arguments);

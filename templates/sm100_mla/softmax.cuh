@@ -157,11 +157,10 @@ struct SoftmaxWarp {
     tiles.advance(kBuffers);
   }
 
-  ATTNJIT_DEVICE i64 lse_row(const Row& row) const {
-    return attnjit::lse_row<Config>(row.work, row.output.head, row.output.position, arguments);
+  /// The thread's row, counted from the sequence's first. Its first thread writes its LSE.
+  ATTNJIT_DEVICE int row_of(const WorkTile& work) const {
+    return work.first_row + warp * kWarpRows + (lane & (kWarpRows - 1));
   }
-  /// The LSE of a row is written by its first thread.
-  ATTNJIT_DEVICE bool writes_lse(const Row& row) const { return half() == 0 && row.output.real; }
 
   /// Ends the row: what its O is to be multiplied by.
   ATTNJIT_DEVICE float finish(const Row& row, RowStatistics own) const {
@@ -169,7 +168,12 @@ struct SoftmaxWarp {
     if constexpr (Config::kSink) sink = arguments.sink[row.output.head];
     float lse;
     const float scale = finish_row<Config>(own, sink, lse);
-    if (writes_lse(row)) store_lse<Config>(lse_row(row), lse, arguments);
+    if constexpr (Config::kReturnLse) {
+      if (half() == 0 && row.output.real) {
+        arguments.lse[lse_row<Config>(row.work, row.output.head, row.output.position, arguments)] =
+            lse;
+      }
+    }
     return scale;
   }
 
@@ -178,18 +182,22 @@ struct SoftmaxWarp {
   ATTNJIT_DEVICE float finish_part(const Row& row, RowStatistics own, float*& partial) const {
     float lse;
     const float scale = finish_row<Config, false>(own, 0.0f, lse);
-    if (row.output.real && lse != -infinity()) {
-      partial = partial_row<Config>(row.work, row.output.head, row.output.position, arguments);
+    const auto& [position, head, real] = row.output;
+    const int of_tile = mla::row_of_tile<Config>(row_of(row.work));
+    if (real && lse != -infinity()) {
+      partial = arguments.partial_o +
+                part_row<Config>(row.work, of_tile, head, position, arguments) * Config::kOvDepth;
     }
-    if (writes_lse(row)) {
-      arguments.partial_lse[partition_of<Config>(row.work) * arguments.rows + lse_row(row)] = lse;
+    if (half() == 0) {
+      store_part_lse<Config>(row.work, of_tile, real, head, position, lse, arguments);
     }
-    if constexpr (kPartsDiffer<Config>) {
+    if constexpr (Config::kPartitionTiles > 0) {
       // The merge reads the LSE of partitions that are no work, too.
-      const Lengths lengths = lengths_of<Config>(row.work, arguments);
-      if (row.output.real && is_first_part<Config, Mask>(row.work, lengths, arguments, params)) {
-        store_no_keys(parts_of_first<Config, Mask>(row.work, lengths, arguments, params),
-                      lse_row(row), half(), 2, arguments);
+      const PartRange parts =
+          parts_of<Config, Mask>(lengths_of<Config>(row.work, arguments), arguments, params);
+      if (real && row.work.partition == parts.begin) {
+        store_no_keys(parts, packed_row<Config>(row.work, head, position, arguments), half(), 2,
+                      arguments);
       }
     }
     return scale;
@@ -263,8 +271,7 @@ struct SoftmaxWarp {
     const Lengths lengths = lengths_of<Config>(work, arguments);
     const int first_q_idx = lengths.first_q_idx();
     Row row{.work = work};
-    row.output = mla::output_row<Config>(
-        work, work.first_row + warp * kWarpRows + (lane & (kWarpRows - 1)), arguments);
+    row.output = mla::output_row<Config>(work, row_of(work), arguments);
     row.coord = {work.batch,
                  row.output.head,
                  mla::kv_head_of<Config>(work.head),

@@ -637,11 +637,10 @@ struct Consumer {
       output_scale[half] = finish_row<Config>(rows.softmax.statistics(half), sink, lse);
       output_scale[half] *= value_scale<Config>(rows.work, arguments);
       if constexpr (Config::kOutputBytes == 1) output_scale[half] /= arguments.output_scale[0];
-      if constexpr (Config::kReturnLse || deals_runs<Config>()) {
+      if constexpr (Config::kReturnLse) {
         if ((lane & 3) == 0 && is_row(rows, half)) {
           const int position = position_of<Config>(rows.first_row + 8 * half);
-          const i64 row = lse_row<Config>(rows.work, head, position, arguments);
-          store_lse<Config>(row, lse, arguments);
+          arguments.lse[lse_row<Config>(rows.work, head, position, arguments)] = lse;
         }
       }
     });
@@ -681,36 +680,18 @@ struct Consumer {
       output_scale[half] = finish_row<Config, false>(rows.softmax.statistics(half), 0.0f, lse);
       output_scale[half] *= value_scale<Config>(rows.work, arguments);
       seen[half] = is_row(rows, half) && lse != -infinity();
-      if constexpr (cuts_tiles<Config>()) {
-        if ((lane & 3) == 0) place_part_row(rows, half, lse);
-        return;
-      }
-      if ((lane & 3) == 0 && is_row(rows, half)) {
-        const int position = position_of<Config>(rows.first_row + 8 * half);
-        arguments
-            .partial_lse[partition_of<Config>(rows.work) * arguments.rows +
-                         lse_row<Config>(rows.work, rows.scores.row[half].h, position, arguments)] =
-            lse;
+      if ((lane & 3) == 0) {
+        const int row = rows.first_row + 8 * half;
+        store_part_lse<Config>(rows.work, row - rows.work.first_row, is_row(rows, half),
+                               rows.scores.row[half].h, position_of<Config>(row), lse, arguments);
       }
     });
-    if constexpr (kPartsDiffer<Config>) {
-      const Lengths lengths = lengths_of<Config>(rows.work, arguments);
-      if (is_first_part<Config, Mask>(rows.work, lengths, arguments, params)) {
-        empty_parts(rows, parts_of_first<Config, Mask>(rows.work, lengths, arguments, params));
-      }
+    if constexpr (Config::kPartitionTiles > 0) {
+      const PartRange parts =
+          parts_of<Config, Mask>(lengths_of<Config>(rows.work, arguments), arguments, params);
+      if (rows.work.partition == parts.begin) empty_parts(rows, parts);
     }
     store_partial<Config>(output_scale, arguments, rows.work, rows.first_row, seen, lane);
-  }
-
-  /// As place_part(): of a row of a cut tile's part.
-  ATTNJIT_DEVICE void place_part_row(const Rows& rows, int half, float lse) {
-    const int row = rows.first_row + 8 * half;
-    const auto number = [&]() -> i64 {
-      if (!is_row(rows, half)) return -1;
-      return lse_row<Config>(rows.work, rows.scores.row[half].h, position_of<Config>(row),
-                             arguments);
-    };
-    place_part<Config>(rows.work.partition, row - rows.work.first_row, lse, number, arguments);
   }
 
   /// Says that the partitions which are no work, those but `parts`, saw no key. The merge reads the
@@ -719,7 +700,7 @@ struct Consumer {
     for_both_rows<loops_over_rows<Config>()>([&](int half) {
       if (!is_row(rows, half)) return;
       const int position = position_of<Config>(rows.first_row + 8 * half);
-      const i64 row = lse_row<Config>(rows.work, rows.scores.row[half].h, position, arguments);
+      const i64 row = packed_row<Config>(rows.work, rows.scores.row[half].h, position, arguments);
       store_no_keys(parts, row, lane & 3, 4, arguments);
     });
   }

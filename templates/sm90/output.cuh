@@ -78,14 +78,10 @@ ATTNJIT_DEVICE void store_partial(const float (&factor)[2], const Arguments& arg
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = first_row + 8 * half;
-    if constexpr (cuts_tiles<Config>()) {
-      const CutTable<Config::kTileM> table{arguments.partitions};
-      output[half] =
-          arguments.partial_o + table.lse(work.partition, row - work.first_row) * Config::kOvDepth;
-      continue;
-    }
-    const int head = work.head + head_of_row<Config>(row);
-    output[half] = partial_row<Config>(work, head, position_of<Config>(row), arguments);
+    output[half] = arguments.partial_o + part_row<Config>(work, row - work.first_row,
+                                                          work.head + head_of_row<Config>(row),
+                                                          position_of<Config>(row), arguments) *
+                                             Config::kOvDepth;
   }
   store_floats<Config>(factor, output, seen, lane);
 }

@@ -460,12 +460,14 @@ struct Consumer {
   // ---- Work tiles
 
   /// The LSE of a row is written by one lane of the first warpgroup.
-  ATTNJIT_DEVICE bool writes_lse(const Rows& rows, int half) const {
-    return rank == 0 && (lane & 3) == 0 && rows.output[half].real;
+  ATTNJIT_DEVICE bool writes_lse() const { return rank == 0 && (lane & 3) == 0; }
+  /// A thread's row, counted from the sequence's first.
+  ATTNJIT_DEVICE int row_of(const WorkTile& work, int half) const {
+    return work.first_row + warp * kWarpRows + (lane >> 2) + 8 * half;
   }
-  ATTNJIT_DEVICE i64 lse_row(const Rows& rows, int half) const {
-    return attnjit::lse_row<Config>(rows.work, rows.output[half].head, rows.output[half].position,
-                                    arguments);
+  ATTNJIT_DEVICE i64 part_row(const Rows& rows, int half) const {
+    return attnjit::part_row<Config>(rows.work, mla::row_of_tile<Config>(row_of(rows.work, half)),
+                                     rows.output[half].head, rows.output[half].position, arguments);
   }
 
   /// Ends the rows: LSE and O.
@@ -478,8 +480,11 @@ struct Consumer {
       float lse;
       output_scale[half] = finish_row<Config>(ending.rows[half], sink, lse) *
                            mla::value_scale<Config>(rows.work, arguments);
-      if (writes_lse(rows, half) && ending.ends(0)) {
-        store_lse<Config>(lse_row(rows, half), lse, arguments);
+      if constexpr (Config::kReturnLse) {
+        if (writes_lse() && ending.ends(0) && rows.output[half].real) {
+          arguments.lse[lse_row<Config>(rows.work, rows.output[half].head,
+                                        rows.output[half].position, arguments)] = lse;
+        }
       }
     }
     const int own = 2 * (ending.first_column() + 8 * (lane & 3));
@@ -505,18 +510,17 @@ struct Consumer {
                            mla::value_scale<Config>(rows.work, arguments);
       // What no key was seen of nobody reads.
       seen[half] = rows.output[half].real && lse != -infinity();
-      if (writes_lse(rows, half) && ending.ends(0)) {
-        arguments
-            .partial_lse[partition_of<Config>(rows.work) * arguments.rows + lse_row(rows, half)] =
-            lse;
+      if (writes_lse() && ending.ends(0)) {
+        store_part_lse<Config>(rows.work, mla::row_of_tile<Config>(row_of(rows.work, half)),
+                               rows.output[half].real, rows.output[half].head,
+                               rows.output[half].position, lse, arguments);
       }
     }
     if (ending.ends(0)) empty_parts(rows);
     float* addresses[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      addresses[half] = partial_row<Config>(rows.work, rows.output[half].head,
-                                            rows.output[half].position, arguments) +
+      addresses[half] = arguments.partial_o + part_row(rows, half) * Config::kOvDepth +
                         ending.first_column() + 4 * (lane & 3);
     }
     ending.read(output_scale, [&](int column, const float(&o)[8]) {
@@ -530,14 +534,17 @@ struct Consumer {
   /// Says that the partitions which are no work for the sequence saw no key, with its first one.
   /// The merge reads the LSE of each.
   ATTNJIT_DEVICE void empty_parts(const Rows& rows) const {
-    if constexpr (!kPartsDiffer<Config>) return;
-    const Lengths lengths = lengths_of<Config>(rows.work, arguments);
-    if (rank != 0 || !is_first_part<Config, Mask>(rows.work, lengths, arguments, params)) return;
-    const PartRange parts = parts_of_first<Config, Mask>(rows.work, lengths, arguments, params);
+    if constexpr (Config::kPartitionTiles == 0) return;
+    const PartRange parts =
+        parts_of<Config, Mask>(lengths_of<Config>(rows.work, arguments), arguments, params);
+    if (rank != 0 || rows.work.partition != parts.begin) return;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (!rows.output[half].real) continue;
-      store_no_keys(parts, lse_row(rows, half), lane & 3, 4, arguments);
+      store_no_keys(parts,
+                    packed_row<Config>(rows.work, rows.output[half].head,
+                                       rows.output[half].position, arguments),
+                    lane & 3, 4, arguments);
     }
   }
 
@@ -545,8 +552,7 @@ struct Consumer {
   ATTNJIT_DEVICE void find_outputs(Rows& rows) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = rows.work.first_row + warp * kWarpRows + (lane >> 2) + 8 * half;
-      rows.output[half] = mla::output_row<Config>(rows.work, row, arguments);
+      rows.output[half] = mla::output_row<Config>(rows.work, row_of(rows.work, half), arguments);
     }
   }
 

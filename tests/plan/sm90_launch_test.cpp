@@ -107,7 +107,6 @@ TEST(Sm90Launch, PartitionsFillTheSms) {
 TEST(Sm90Launch, PartitionsOfDecodes) {
   AttentionSpec spec = sm90_spec(128);
   spec.num_q_heads = 32;
-  spec.page_size = 64;
   spec.num_partitions = 0;
   spec.max_q_len = 1;
   const struct {
@@ -121,7 +120,7 @@ TEST(Sm90Launch, PartitionsOfDecodes) {
     shapes.batch = one.batch;
     shapes.q_len = 1;
     shapes.kv_len = one.kv_len;
-    const int parts = sm90_partitions(plan, shapes, {}).even_parts;
+    const int parts = sm90_partitions(plan, shapes, {}).partitions;
     EXPECT_GE(parts, one.least) << one.batch << " x " << one.kv_len;
     EXPECT_LE(parts, one.most) << one.batch << " x " << one.kv_len;
   }
@@ -140,7 +139,7 @@ TEST(Sm90Launch, DecodesMayDealOutRuns) {
   for (const PlannedKernel& kernel : plan.kernels) {
     EXPECT_TRUE(std::any_of(
         kernel.constants.begin(), kernel.constants.end(),
-        [](const ConfigConstant& one) { return one.name == "kHeadRuns" && one.value == "true"; }));
+        [](const ConfigConstant& one) { return one.name == "kRuns" && one.value == "true"; }));
   }
   const auto parts = [&](int batch, int kv_len) {
     LaunchShapes shapes;
@@ -148,15 +147,14 @@ TEST(Sm90Launch, DecodesMayDealOutRuns) {
     shapes.q_len = 1;
     shapes.kv_len = kv_len;
     const PartitionChoice choice = sm90_partitions(plan, shapes, {.sm_count = 132});
-    return std::pair(choice.even_parts, choice.partitions);
+    return std::pair(choice.team, choice.partitions);
   };
-  EXPECT_EQ(parts(32, 8192), std::pair(1, 32));
-  EXPECT_EQ(parts(16, 4096), std::pair(1, 32));
-  EXPECT_EQ(parts(8, 32768), std::pair(4, 32));
-  EXPECT_EQ(parts(1024, 8192), std::pair(1, 16));  // 16 MiB of partial results a part
-  EXPECT_EQ(parts(64, 1024), std::pair(1, 1));     // short sequences
-  EXPECT_EQ(parts(8, 1024).first, parts(8, 1024).second);
-  EXPECT_EQ(parts(1, 32768).first, parts(1, 32768).second);
+  for (const auto& [batch, kv_len] : {std::pair(32, 8192), {16, 4096}, {8, 32768}, {1024, 8192}}) {
+    EXPECT_EQ(parts(batch, kv_len), std::pair(8, 264));
+  }
+  EXPECT_EQ(parts(64, 1024), std::pair(0, 1));  // short sequences
+  EXPECT_EQ(parts(8, 1024).first, 0);
+  EXPECT_EQ(parts(1, 32768).first, 0);
 
   const auto deals = [&](auto change) {
     AttentionSpec other = spec;

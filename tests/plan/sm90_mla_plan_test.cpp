@@ -304,25 +304,23 @@ TEST(Sm90MlaPlan, DealsRuns) {
   const auto parts = [&](int batch, int q_len, int kv_len) {
     const PartitionChoice choice =
         partitions_of(plan, paged_shapes_of(batch, q_len, kv_len), {.sm_count = 132});
-    return std::pair(choice.even_parts, choice.partitions);
+    return std::pair(choice.team, choice.partitions);
   };
-  EXPECT_EQ(parts(8, 1, 32768), std::pair(8, 32));
-  EXPECT_EQ(parts(64, 1, 8192), std::pair(1, 16));  // 16 MiB of partial results a part
-  EXPECT_EQ(parts(128, 2, 8192), std::pair(1, 4));  // 64 MiB
-  // Even parts leave room for those of runs, however many the longest sequence would take.
-  EXPECT_EQ(parts(37, 2, 57344), std::pair(6, 13));
-  EXPECT_EQ(parts(100, 2, 57344), std::pair(2, 5));
-  EXPECT_EQ(parts(64, 1, 1024), std::pair(1, 1));     // beside which a merge is long
-  EXPECT_EQ(parts(8, 1, 1024), std::pair(4, 4));      // short
-  EXPECT_EQ(parts(100, 200, 8192), std::pair(1, 1));  // fewer SMs than query tiles
-  EXPECT_EQ(parts(8, 1, 0), std::pair(1, 1));
-  EXPECT_EQ(parts(2, 1, 65536), std::pair(32, 64));  // one of the two may be short
-  const auto [even, all] = parts(1, 1, 32768);
-  EXPECT_EQ(even, all);
-  // The mark of a launch that cuts nothing is behind the partial LSEs.
-  const Result<LaunchSequence> sequence = plan_launch(plan, paged_shapes_of(64, 1, 8192), {}, {});
+  EXPECT_EQ(parts(8, 1, 32768), std::pair(2, 132));
+  EXPECT_EQ(parts(64, 1, 8192), std::pair(2, 132));
+  EXPECT_EQ(parts(128, 2, 8192), std::pair(4, 132));
+  EXPECT_EQ(parts(37, 2, 57344), std::pair(4, 132));
+  EXPECT_EQ(parts(64, 1, 1024), std::pair(0, 1));     // beside which a merge is long
+  EXPECT_EQ(parts(8, 1, 1024), std::pair(0, 4));      // short
+  EXPECT_EQ(parts(100, 200, 8192), std::pair(0, 1));  // fewer SMs than query tiles
+  EXPECT_EQ(parts(8, 1, 0), std::pair(0, 1));
+  EXPECT_EQ(parts(2, 1, 65536), std::pair(2, 132));  // one of the two may be short
+  EXPECT_EQ(parts(1, 1, 32768).first, 0);
+  // Two slots for each CTA, and the table of what they cut, whatever the batch.
+  const Result<LaunchSequence> sequence =
+      plan_launch(plan, paged_shapes_of(64, 1, 8192), {}, {}, {.sm_count = 132});
   ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
-  const std::int64_t lse_bytes = std::int64_t{16} * 64 * 128 * 4 + 4;
+  const std::int64_t lse_bytes = std::int64_t{132} * (3 * 64 + 1) * 4;
   EXPECT_TRUE(std::ranges::any_of(sequence->workspaces,
                                   [&](const Workspace& one) { return one.bytes == lse_bytes; }));
 
@@ -353,7 +351,6 @@ TEST(Sm90MlaPlan, SplitsFewTiles) {
   EXPECT_GT(parts(1, 2, 32768), 30);
   EXPECT_LE(parts(1, 2, 32768), 64);
   EXPECT_GT(parts(1, 1, 1024), 4);
-  EXPECT_EQ(parts(16, 1, 8192), 4);
   EXPECT_EQ(parts(64, 1, 8192), 1);
   EXPECT_EQ(parts(128, 2, 8192), 1);
   EXPECT_EQ(parts(1, 1, 0), 1);

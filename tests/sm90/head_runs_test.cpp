@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decodes of sequences that differ in kv_len, whose keys are dealt out in runs, on sm_90a: some
-// sequences are cut, and others are written whole; or all have even parts. NOTE: runs are dealt out
+// sequences are cut, and others are written whole; or all are. NOTE: runs are dealt out
 // where 0.6 of the most units of a CTA are more than a run's and 2.5 (common/sequence_runs.cuh): of
 // few CTAs that is not so.
 #include <vector>
@@ -24,14 +24,13 @@ struct HeadRuns {
   AttentionSpec spec;
   Lengths lengths;
   std::vector<int> sm_counts;
-  int even_parts = 1;
 };
 
 class Sm90HeadRuns : public KernelTest {
  protected:
   static void expect_all(const std::vector<HeadRuns>& cases, std::size_t usually) {
-    for (const auto& [spec, lengths, sm_counts, even_parts] : some_of(cases, usually)) {
-      expect_runs(spec, lengths, sm_counts, PartitionChoice{20, even_parts});
+    for (const auto& [spec, lengths, sm_counts] : some_of(cases, usually)) {
+      expect_runs(spec, lengths, sm_counts, true);
     }
   }
 };
@@ -82,16 +81,14 @@ TEST_F(Sm90HeadRuns, ManySequences) {
   expect_all({{head_run_spec(2, 1, 16), many, {20}}, {head_run_spec(4, 4, 64), many, {12}}}, 1);
 }
 
-// As long as one another, nearly: whole, and in several parts each.
-TEST_F(Sm90HeadRuns, EvenParts) {
+// As long as one another, nearly: whole.
+TEST_F(Sm90HeadRuns, EvenSequences) {
   AttentionSpec spec = head_run_spec(8, 4, 16);
   spec.sink = true;
   AttentionSpec ragged = head_run_spec(8, 4, 1, 2);
   ragged.ragged = true;
-  expect_all({{spec, {{1}, {2100, 2090, 2050}}, {3}},
-              {spec, {{1}, {700, 690}}, {4}, 2},
-              {ragged, {{1, 0, 0, 1}, {700, 9, 0, 690}}, {4}, 2}},
-             3);
+  expect_all(
+      {{spec, {{1}, {2100, 2090, 2050}}, {3}}, {ragged, {{1, 0, 0, 1}, {700, 9, 0, 690}}, {4}}}, 2);
 }
 
 TEST_F(Sm90HeadRuns, TypesAndMasks) {

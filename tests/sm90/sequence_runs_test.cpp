@@ -20,7 +20,7 @@ namespace {
 
 using namespace kernel_test;
 
-// Of common/sequence_runs.cuh, and of common/run_marks.cuh.
+// Of common/sequence_runs.cuh, and of common/cut_table.cuh.
 constexpr int kWorkTileUnits = 4, kHeadTileUnits = 2, kJoined = 1 << 16;
 
 // Tiles of 64 rows against 64 keys: of 128 heads and one position or more; or, with HEADS, of a
@@ -79,8 +79,9 @@ extern "C" __global__ void deal(const int* kv_lens, const int* q_offsets, int* o
 
 struct Launch {
   std::vector<std::int32_t> kv_lens;
-  int q_len = 1, ctas = 1, partitions = 1, even_parts = 1;
-  bool joined = false;  // two CTAs have half of each even part
+  int q_len = 1, ctas = 1;
+  int splits = 0;       // uniform ones; 0: the device is asked
+  bool joined = false;  // two CTAs have half of each split
   // Of heads: groups of them, and which sequences have no rows; the others have q_len.
   int groups = 0;
   std::set<int> empty = {};
@@ -100,7 +101,7 @@ struct Launch {
 
 // A piece of a query tile's keys, as KV tiles.
 struct Piece {
-  int begin = 0, end = 0, partition = 0;
+  int begin = 0, end = 0, partition = 0, cta = 0;
 };
 struct Dealt {
   std::map<std::pair<int, int>, std::vector<Piece>> pieces;  // of a sequence's query tile
@@ -132,8 +133,9 @@ class Sm90SequenceRuns : public KernelTest {
     }
     const int heads = launch.groups > 0 ? 4 * launch.groups : 128;
     for (const int number :
-         {static_cast<int>(launch.kv_lens.size()), launch.q_len, heads, launch.partitions,
-          launch.even_parts, launch.joined ? 1 : 0, q_offsets.back(), kMost}) {
+         {static_cast<int>(launch.kv_lens.size()), launch.q_len, heads,
+          launch.splits > 0 ? launch.splits : launch.ctas + 1, std::max(launch.splits, 1),
+          launch.joined ? 1 : 0, q_offsets.back(), kMost}) {
       recipe.args.push_back({std::int32_t{number}});
     }
     const Result<EmulatorReport> report = emulate(*module, recipe, buffers);
@@ -145,7 +147,7 @@ class Sm90SequenceRuns : public KernelTest {
       int tiles = 0, units = 0;
       for (int i = 0; i < own[0]; ++i) {
         const std::int32_t* const work = own + 1 + 5 * i;
-        add({work[2], work[3], work[4]}, dealt.pieces[{work[0], work[1]}]);
+        add({work[2], work[3], work[4], cta}, dealt.pieces[{work[0], work[1]}]);
         const int own_tiles = std::max(work[3] - work[2], 0);
         tiles += own_tiles;
         units += std::max(own_tiles, 1) + (i > 0 ? launch.between() : 0);
@@ -175,7 +177,8 @@ class Sm90SequenceRuns : public KernelTest {
     other->begin = piece.begin;
   }
 
-  // Each KV tile once, and partitions as the merge wants them.
+  // Each KV tile once, and partitions as the merge wants them: of a cut tile the first part says
+  // how many there are, and the others are with the teams that follow.
   static void expect_each_tile_once(const Launch& launch, const Dealt& dealt) {
     EXPECT_EQ(dealt.pieces.size(), (launch.kv_lens.size() - launch.empty.size()) *
                                        static_cast<std::size_t>(launch.tiles()));
@@ -197,21 +200,17 @@ class Sm90SequenceRuns : public KernelTest {
       }
       for (const int times : seen) EXPECT_EQ(times, 1);
       const int parts = static_cast<int>(pieces.size());
-      EXPECT_LE(parts, launch.partitions);
-      if (launch.groups > 0 && parts == launch.even_parts && partitions.count(0) == 1) {
-        // Even parts, each of which says that it saw no key.
-        for (int part = 0; part < parts; ++part) EXPECT_EQ(partitions.count(part), 1U);
-        continue;
-      }
-      std::set<int> expected{-parts};  // of the first part, or of the whole
-      for (int part = 1; part < parts; ++part) expected.insert(part);
-      if (parts > 1 && partitions.count(-1) == 1) {
-        // Even parts of a sequence that its first part has all of: that says so.
-        expected.erase(-parts);
-        expected.insert(-1);
-        for (const Piece& piece : pieces) {
-          const int tiles = std::max(piece.end - piece.begin, 0);
-          EXPECT_EQ(tiles, piece.partition == -1 ? static_cast<int>(seen.size()) : 0);
+      std::set<int> expected{-parts};
+      if (launch.splits > 1) {
+        EXPECT_EQ(parts, launch.splits);
+        expected.clear();
+        for (int part = 0; part < parts; ++part) expected.insert(part);
+      } else if (parts > 1) {
+        expected.insert(0);
+        for (int part = 0; part < parts; ++part) {
+          const Piece& piece = pieces[static_cast<std::size_t>(part)];
+          EXPECT_EQ(piece.partition, part == 0 ? -parts : 0);
+          EXPECT_EQ(piece.cta, pieces[0].cta + part * launch.tiles());
         }
       }
       EXPECT_EQ(partitions, expected);
@@ -239,18 +238,16 @@ TEST_F(Sm90SequenceRuns, DealsEachTileOnce) {
     Launch launch;
     launch.q_len = draw(1, 4);
     launch.ctas = draw(1, 60);
-    launch.partitions = draw(1, 12);
-    launch.even_parts = draw(1, launch.partitions + 1);
+    launch.splits = std::max(draw(-12, 12), 0);
     launch.joined = draw(0, 2) == 1;
     if (launch.joined) launch.ctas += launch.ctas % 2;
     const int longest = 1 << draw(2, 14);
     for (int sequences = draw(1, 80); sequences > 0; --sequences) {
       launch.kv_lens.push_back(draw(0, longest));
     }
-    SCOPED_TRACE(testing::Message()
-                 << i << ": " << launch.kv_lens.size() << " sequences of up to " << longest
-                 << " keys and " << launch.q_len << " rows, " << launch.ctas << " CTAs, "
-                 << launch.partitions << " partitions, " << launch.even_parts << " even parts");
+    SCOPED_TRACE(testing::Message() << i << ": " << launch.kv_lens.size() << " sequences of up to "
+                                    << longest << " keys and " << launch.q_len << " rows, "
+                                    << launch.ctas << " CTAs, " << launch.splits << " splits");
     expect_each_tile_once(launch, deal(launch));
   }
 }
@@ -268,8 +265,7 @@ TEST_F(Sm90SequenceRuns, DealsEachTileOfEachHeadOnce) {
     launch.q_len = draw(1, 17);
     launch.groups = draw(1, 9);
     launch.ctas = draw(1, 60);
-    launch.partitions = draw(1, 12);
-    launch.even_parts = draw(1, launch.partitions + 1);
+    launch.splits = std::max(draw(-12, 12), 0);
     const int longest = 1 << draw(2, 14);
     const int sequences = i == 0 ? 1100 : draw(1, 80);
     const int emptied = draw(0, 3);  // of each three
@@ -281,8 +277,7 @@ TEST_F(Sm90SequenceRuns, DealsEachTileOfEachHeadOnce) {
     SCOPED_TRACE(testing::Message()
                  << i << ": " << sequences << " sequences of up to " << longest << " keys, "
                  << launch.empty.size() << " of no row, " << launch.groups << " groups, "
-                 << launch.ctas << " CTAs, " << launch.partitions << " partitions, "
-                 << launch.even_parts << " even parts");
+                 << launch.ctas << " CTAs, " << launch.splits << " splits");
     const Dealt dealt = deal(launch);
     expect_each_tile_once(launch, dealt);
     cut += dealt.whole ? 0 : 1;
@@ -290,9 +285,9 @@ TEST_F(Sm90SequenceRuns, DealsEachTileOfEachHeadOnce) {
   EXPECT_GT(cut, 20);
 }
 
-// 33 teams of 8 CTAs. With even parts, which are whole sequences, a CTA would have 512 KV tiles.
+// 33 teams of 8 CTAs. With whole sequences a CTA would have 512 KV tiles.
 TEST_F(Sm90SequenceRuns, DealsAsMuchToEachOfHeads) {
-  Launch launch{{}, 1, 264, 32, 1, false, 8};
+  Launch launch{{}, 1, 264, 0, false, 8};
   for (int i = 0; i < 36; ++i) launch.kv_lens.push_back(64 * (i < 4 ? 512 : 32));
   for (const int i : {5, 6, 35, 0}) launch.empty.insert(i);
   const Dealt dealt = deal(launch);
@@ -305,7 +300,7 @@ TEST_F(Sm90SequenceRuns, DealsAsMuchToEachOfHeads) {
 // that rise to 8k and a few long ones do not.
 TEST_F(Sm90SequenceRuns, LeavesDecodesWholeThatFillMemory) {
   const auto rising = [](int sequences, int longest) {
-    Launch launch{{}, 1, 264, 32, 1, false, 8};
+    Launch launch{{}, 1, 264, 0, false, 8};
     for (int i = 0; i < sequences; ++i) {
       launch.kv_lens.push_back(longest / 8 + longest / 8 * 7 * i / (sequences - 1));
     }
@@ -317,14 +312,14 @@ TEST_F(Sm90SequenceRuns, LeavesDecodesWholeThatFillMemory) {
   Launch alone = rising(64, 2048);
   alone.ctas_per_sm = 1;
   EXPECT_FALSE(deal(alone).whole);
-  Launch few{{}, 1, 264, 32, 1, false, 8};
+  Launch few{{}, 1, 264, 0, false, 8};
   for (int i = 0; i < 32; ++i) few.kv_lens.push_back(i < 4 ? 8192 : 512);
   EXPECT_FALSE(deal(few).whole);
 }
 
-// 64 teams of two CTAs. With even parts, which are whole sequences, a CTA would have 241 KV tiles.
+// 64 teams of two CTAs. With whole sequences a CTA would have 241 KV tiles.
 TEST_F(Sm90SequenceRuns, DealsAsMuchToEach) {
-  Launch launch{{}, 1, 128, 8, 1};
+  Launch launch{{}, 1, 128};
   for (int i = 0; i < 32; ++i) launch.kv_lens.push_back(64 * (i % 2 == 0 ? 240 : 0) + 1);
   const Dealt dealt = deal(launch);
   expect_each_tile_once(launch, dealt);
@@ -334,7 +329,7 @@ TEST_F(Sm90SequenceRuns, DealsAsMuchToEach) {
 // A work tile takes time beside its keys: who has many short sequences has fewer keys. Dealt out
 // by KV tiles alone, a CTA would have 45 of them, and 15 sequences.
 TEST_F(Sm90SequenceRuns, DealsFewerKeysOfShortSequences) {
-  Launch launch{{}, 1, 64, 8, 1};
+  Launch launch{{}, 1, 64};
   for (int i = 0; i < 160; ++i) launch.kv_lens.push_back(64 * 3);
   for (int i = 0; i < 4; ++i) launch.kv_lens.push_back(64 * 240);
   const Dealt dealt = deal(launch);
@@ -342,37 +337,14 @@ TEST_F(Sm90SequenceRuns, DealsFewerKeysOfShortSequences) {
   EXPECT_EQ(dealt.most_units, (160 * 3 + 4 * 240 + 163 * kWorkTileUnits + 31) / 32);
 }
 
-// Runs may not be shorter than the partitions allow.
-TEST_F(Sm90SequenceRuns, KeepsToItsPartitions) {
-  Launch launch{{64 * 600, 64, 64}, 1, 128, 4, 1};
+// Whole sequences where they are as long as one another: runs that would be a few tiles shorter are
+// not worth their merges.
+TEST_F(Sm90SequenceRuns, LeavesEvenSequencesWhole) {
+  const Launch launch{std::vector<std::int32_t>(64, 64 * 128), 1, 132};
   const Dealt dealt = deal(launch);
   expect_each_tile_once(launch, dealt);
-  EXPECT_EQ(dealt.most, 150);
-  // The long one begins within a run, of which 150 units would leave it five parts.
-  Launch later{{64, 64 * 600, 64}, 1, 128, 4, 1};
-  const Dealt fewer = deal(later);
-  expect_each_tile_once(later, fewer);
-  EXPECT_EQ(fewer.most, 200);
-}
-
-// Even parts, as many as the launch's model asked for, where sequences are as long as one another:
-// runs that would be a few tiles shorter are not worth their merges.
-TEST_F(Sm90SequenceRuns, KeepsEvenParts) {
-  struct Case {
-    int sequences, kv_tiles, partitions, even_parts, most;
-  };
-  for (const Case& one : {Case{8, 64, 32, 8, 8}, Case{64, 128, 8, 1, 128}}) {
-    SCOPED_TRACE(one.sequences);
-    const Launch launch{
-        std::vector<std::int32_t>(static_cast<std::size_t>(one.sequences), 64 * one.kv_tiles), 1,
-        132, one.partitions, one.even_parts};
-    const Dealt dealt = deal(launch);
-    expect_each_tile_once(launch, dealt);
-    EXPECT_EQ(dealt.most, one.most);
-    for (const auto& [place, pieces] : dealt.pieces) {
-      EXPECT_EQ(pieces.size(), static_cast<std::size_t>(one.even_parts));
-    }
-  }
+  EXPECT_TRUE(dealt.whole);
+  EXPECT_EQ(dealt.most, 128);
 }
 
 }  // namespace

@@ -15,11 +15,14 @@ namespace attnjit {
 /// The parts that a launch splits the keys into.
 struct PartitionChoice {
   std::int32_t partitions = 1;
-  /// Fewer than partitions where the launch may deal out stream-K ranges over sequences: the parts
-  /// of each if they are about as long as one another.
+  /// As many; or 1 where the launch has the device find how long sequences are, and may deal out
+  /// stream-K ranges over them. Partitions are then those that have ranges.
   std::int32_t even_parts = 1;
   /// Two CTAs have half of each even part, and join these.
   bool joined = false;
+  /// CTAs from one that has a part of a tile to that of the next: where ranges may be dealt out
+  /// over sequences, those that share each; else 0.
+  std::int32_t team = 0;
   /// Of sm_90a, where the choice compared them: the tiles of a launch that does not split.
   std::optional<LaunchTiles> whole = {};
 };

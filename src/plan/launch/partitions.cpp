@@ -164,29 +164,18 @@ std::optional<std::int32_t> fixed_partitions(const SpecFacts& spec, const Launch
   return keys == 0 ? 1 : (keys - 1) / spec.partition_keys + 1;
 }
 
-PartitionChoice sequence_stream_k_partitions(const SplitWork& work, std::int32_t even,
-                                             std::int32_t batch, std::int64_t teams) {
-  // Whose LSEs a warp of the merge reads at once, or of few long sequences twice as many.
-  const std::int64_t most_parts = std::clamp<std::int64_t>(2 * even, 32, 64);
+PartitionChoice sequence_ranges(const SplitWork& work, const PartitionChoice& uniform,
+                                std::int32_t batch, std::int32_t team, std::int32_t workers) {
   constexpr std::int64_t kLongRun = 16;       // KV tiles, beside which a microsecond is little
   constexpr std::int64_t kLongSequence = 32;  // the same, beside a merge that may be for nothing
-  // What partial results may take. NOTE: they have a row for each partition, though of a sequence
-  // that is not cut none is written.
-  constexpr double kMaxPartialBytes = 256.0 * (1 << 20);
-  const PartitionChoice unasked{even, even};
-  if (batch == 1 || teams < 2) return unasked;
-  // NOTE: units, and a run more for each team, are counted in an int.
-  if (batch + teams > kMaxTiles / (work.kv_tiles + 1)) return unasked;
-  if (batch * work.kv_tiles < kLongRun * teams) return unasked;
-  if (even == 1 && work.kv_tiles < kLongSequence) return unasked;
-  const double part_bytes = std::max(work.rows * work.row_bytes, 1.0);
-  const auto affordable = static_cast<std::int64_t>(kMaxPartialBytes / part_bytes);
-  if (affordable < 2) return unasked;
-  // Even parts are chosen for the longest sequence alone. They leave room for more, so that the
-  // device asks the others' lengths (asks_lengths in templates/common/run_marks.cuh).
-  const std::int64_t fewer = std::min<std::int64_t>(even, affordable / 2);
-  const std::int64_t most = std::min({most_parts, affordable, work.kv_tiles});
-  return {static_cast<std::int32_t>(std::max(fewer, most)), static_cast<std::int32_t>(fewer)};
+  const std::int64_t teams = workers / std::max(team, 1);
+  if (batch == 1 || teams < 2) return uniform;
+  // NOTE: units, and a run more for each team, are counted in an int; and tiles of all partitions.
+  if (batch + teams > kMaxTiles / (work.kv_tiles + 1)) return uniform;
+  if (work.tiles > kMaxTiles / workers || batch * work.kv_tiles < kLongRun * teams) return uniform;
+  if (uniform.partitions == 1 && work.kv_tiles < kLongSequence) return uniform;
+  const bool joined = uniform.joined && uniform.partitions == 1;
+  return {.partitions = joined ? workers / 2 * 2 : workers, .joined = joined, .team = team};
 }
 
 PartitionChoice cut_partitions(const SplitWork& work, const LaunchShapes& shapes, int ctas) {

@@ -49,11 +49,11 @@ LaunchShapes reached_shapes(const KernelPlan& plan, const LaunchShapes& shapes,
 /// The partitions of a launch where the spec says how many; nullopt: the launch chooses.
 std::optional<std::int32_t> fixed_partitions(const SpecFacts& spec, const LaunchShapes& shapes);
 
-/// The parts that a sequence may have where the launch may deal out stream-K ranges
-/// (templates/common/sequence_runs.cuh): `even` parts alone, or more parts than even ones, if the
-/// device shall find how long each of `batch` sequences is. `teams` of CTAs share the work.
-PartitionChoice sequence_stream_k_partitions(const SplitWork& work, std::int32_t even,
-                                             std::int32_t batch, std::int64_t teams);
+/// What a launch splits that may deal out stream-K ranges (templates/common/sequence_runs.cuh) to
+/// `workers`, of which `team` share each sequence: ranges, if the device shall find how long each
+/// of `batch` sequences is, or `uniform` splits.
+PartitionChoice sequence_ranges(const SplitWork& work, const PartitionChoice& uniform,
+                                std::int32_t batch, std::int32_t team, std::int32_t workers);
 
 /// The CTAs that may cut tiles, whose parts the workspace has room for (templates/common/cuts.cuh);
 /// 1: none is long enough, or there are so many tiles that none is long beside them.

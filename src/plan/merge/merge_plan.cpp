@@ -58,6 +58,11 @@ int warps_per_row(const SpecFacts& spec) {
 
 int threads_of(const SpecFacts& spec) { return 32 * std::max(kWarps, warps_per_row(spec)); }
 
+/// Whether the parts of a launch lie in two slots of each that has a range.
+bool has_slots(const KernelPlan& plan, const PartitionChoice& choice) {
+  return plan.partials.cut_rows > 0 && (!plan.partials.over_sequences() || choice.team > 0);
+}
+
 /// A launch of the kernel: as many pairs as there are partitions into `o`, of so many sequences.
 Status merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t batch,
                     const PartitionChoice& choice, const DeviceShape& device,
@@ -73,7 +78,7 @@ Status merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t ba
   using enum LaunchNumber;
   values.numbers.set({{kPartitions, pairs},
                       {kBatch, batch},
-                      {kEvenParts, choice.even_parts},
+                      {kMTiles, choice.team},
                       {kRows, rows},
                       {kRowsPerHead, o.rows},
                       {kOBatchBytes, o.strides.batch * o.element_bytes()},
@@ -82,19 +87,15 @@ Status merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t ba
   const bool shared = warps_per_row(plan.spec) > 1 && pairs > kFewParts &&
                       (rows <= kManyRows || !plan.partials.over_sequences());
   const std::int64_t rows_per_cta = shared ? 1 : threads_of(plan.spec) / 32;
-  // NOTE: of sequences that may all be whole, so that each CTA ends at once. Of heads few are cut.
-  const bool may_be_whole =
-      plan.partials.over_sequences() &&
-      (choice.partitions > choice.even_parts || plan.spec->mla == Mla::kDecode);
-  std::int64_t ctas_per_sm = may_be_whole ? kFewCtasPerSm : kCtasPerSm;
-  if (may_be_whole && plan.partials.stream_k == StreamK::kHeads && choice.even_parts == 1)
-    ctas_per_sm = 1;
-  // Rows of taller tiles are more than so few warps would merge while others wait.
-  if (plan.partials.cut_rows > 0) {
+  std::int64_t ctas_per_sm = kCtasPerSm, merged = rows;
+  if (has_slots(plan, choice)) {
+    // Rows of taller tiles are more than so few warps would merge while others wait. And all may be
+    // whole, so that each CTA ends at once.
     ctas_per_sm = plan.partials.cut_rows > 192 ? 2 * kFewCtasPerSm : kFewCtasPerSm;
+    merged = std::int64_t{pairs} * plan.partials.cut_rows;
+  } else if (plan.spec->mla == Mla::kDecode && plan.partials.over_sequences()) {
+    ctas_per_sm = kFewCtasPerSm;
   }
-  const std::int64_t merged =
-      plan.partials.cut_rows > 0 ? std::int64_t{pairs} * plan.partials.cut_rows : rows;
   const std::int64_t ctas = std::min((merged + rows_per_cta - 1) / rows_per_cta,
                                      ctas_per_sm * std::max(device.sm_count, 1));
   Status filled = fill_recipe(KernelId::kMerge, static_cast<std::uint32_t>(ctas), values, recipe);
@@ -117,6 +118,7 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   // Of a launch that stages; merge_launch() says how much of it.
   if (warps_per_row(spec) > 1) {
     kernel.smem_bytes = std::int64_t{kStagedParts} * spec.ov_depth * std::int64_t{sizeof(float)};
+    kernel.ctas_per_sm = 2;  // of few rows and many registers
   }
   // A pair of a plan that accumulates has the sink; the partitions leave it to the merge.
   const bool sink = spec.sink && !spec.accumulate;
@@ -132,11 +134,11 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   constants.add("kPartialF32", splits(spec));
   constants.add("kQuadOrder", plan.partials.quad_order);
   constants.add("kRuns", plan.partials.over_sequences());
-  constants.add("kHeadRuns", plan.partials.stream_k == StreamK::kHeads);
-  constants.add("kCuts", plan.partials.cut_rows > 0);
+  constants.add("kCuts", plan.partials.cut_rows > 0 && !plan.partials.over_sequences());
   constants.add("kTileM", plan.partials.cut_rows);
   // Rows of cut tiles are those of sequences.
-  const bool bounded = spec.ragged && !spec.merge && plan.partials.cut_rows == 0;
+  const bool bounded =
+      spec.ragged && !spec.merge && (plan.partials.cut_rows == 0 || plan.partials.over_sequences());
   constants.add("kRagged", bounded);
   constants.add("kAccumulate", spec.accumulate);
   constants.add("kSink", sink);
@@ -152,7 +154,7 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   using enum LaunchNumber;
   add_numbers({kPartitions, kRows, kRowsPerHead, kOBatchBytes, kORowBytes, kOHeadBytes},
               kernel.parameters);
-  if (plan.partials.over_sequences()) add_numbers({kEvenParts}, kernel.parameters);
+  if (plan.partials.over_sequences()) add_numbers({kMTiles}, kernel.parameters);
   if (bounded) {
     add_numbers({kBatch}, kernel.parameters);
     add_array(BufferId::Kind::kQOffsets, "const int", kernel.parameters);
@@ -191,20 +193,14 @@ Status plan_merge_launch(const KernelPlan& plan, const LaunchRequest& request,
 Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t batch,
                          const PartitionChoice& choice, const DeviceShape& device,
                          LaunchSequence& sequence) {
-  const std::int64_t slots_of_run = 2;
-  const std::int64_t pairs = plan.partials.cut_rows > 0
-                                 ? slots_of_run * choice.partitions * plan.partials.cut_rows
-                                 : o.batch * o.rows * o.heads * choice.partitions;
+  const std::int64_t run_rows = std::int64_t{choice.partitions} * plan.partials.cut_rows;
+  const bool slots = has_slots(plan, choice);
+  const std::int64_t pairs = slots ? 2 * run_rows : o.batch * o.rows * o.heads * choice.partitions;
   const std::int64_t element_bytes =
       splits(plan.spec) ? std::int64_t{sizeof(float)} : o.element_bytes();
   set_bytes(plan, WorkspaceId::kPartialO, pairs * o.depth * element_bytes, sequence);
-  // One more is the mark of launches that deal out stream-K ranges
-  // (templates/common/run_marks.cuh).
-  std::int64_t words = pairs + (plan.partials.over_sequences() ? 1 : 0);
-  if (plan.partials.cut_rows > 0) {
-    // The table: rows of each run, how many parts its tile has, and how many runs there are.
-    words += std::int64_t{choice.partitions} * (plan.partials.cut_rows + 1) + 1;
-  }
+  // The table: rows of each range, and how many parts its tile has.
+  const std::int64_t words = pairs + (slots ? run_rows + choice.partitions : 0);
   set_bytes(plan, WorkspaceId::kPartialLse, words * std::int64_t{sizeof(float)}, sequence);
   return merge_launch(plan, o, batch, choice, device, sequence.launches.back());
 }

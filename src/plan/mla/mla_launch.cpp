@@ -133,14 +133,6 @@ SplitWork work_of(const SpecFacts& spec, const MlaTiles& tiles, const LaunchShap
                     packs_of(spec), MlaTiles::kKeys);
 }
 
-/// Those that share the work, where the launch may deal out stream-K ranges over sequences: of as
-/// many as one has query tiles.
-std::int64_t teams_of(const MlaTiles& tiles, const SplitWork& work, const LaunchShapes& shapes,
-                      const DeviceShape& device) {
-  if (work.tiles == 0) return 0;
-  return std::int64_t{workers_of(tiles, device)} * shapes.batch / work.tiles;
-}
-
 }  // namespace
 
 PartitionChoice mla_partitions(const SpecFacts& spec, const MlaTiles& tiles, const MlaRates& rates,
@@ -151,21 +143,21 @@ PartitionChoice mla_partitions(const SpecFacts& spec, const MlaTiles& tiles, con
   const std::int64_t sequences = sequences_of(spec, shapes);
   const std::int32_t even = even_partitions(times, work, sequences);
   if (!tiles.stream_k) return {even, even};
-  const std::int64_t teams = teams_of(tiles, work, shapes, device);
-  PartitionChoice best = sequence_stream_k_partitions(work, even, shapes.batch, teams);
-  if (!tiles.joins) return best;
+  const auto team = static_cast<std::int32_t>(m_tiles_of(tiles, spec, shapes) * packs_of(spec));
+  const std::int32_t workers = workers_of(tiles, device);
+  PartitionChoice best{even, even};
   double least = times.of(even, work.tiles, sequences, work.kv_tiles, work.rows);
-  for (std::int32_t parts = 1; 2 * parts * work.tiles <= workers_of(tiles, device); ++parts) {
+  for (std::int32_t parts = 1; tiles.joins && 2 * parts * work.tiles <= workers; ++parts) {
     if (2 * parts > work.kv_tiles) break;
-    PartitionChoice joined = sequence_stream_k_partitions(work, parts, shapes.batch, teams);
-    joined.joined = true;
-    const double time = times.joined(joined.even_parts, work.tiles, sequences, work.kv_tiles,
-                                     work.rows, joined.partitions > 1);
+    const PartitionChoice joined{parts, parts, true};
+    const bool asks = sequence_ranges(work, joined, shapes.batch, team, workers).team > 0;
+    const double time =
+        times.joined(parts, work.tiles, sequences, work.kv_tiles, work.rows, asks || parts > 1);
     if (time >= least) continue;
     best = joined;
     least = time;
   }
-  return best;
+  return sequence_ranges(work, best, shapes.batch, team, workers);
 }
 
 Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const LaunchRequest& request,
@@ -196,13 +188,10 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
   set_work_numbers(request, tiling, total_tiles, shares.paired_units, values.numbers);
   auto ctas = static_cast<std::uint32_t>(shares.ctas * tiles.cluster);
   if (request.parts.joined) {
-    // Of runs as many as there are; else those of the parts.
+    // Of ranges as many as there are; else those of the parts.
     const std::int64_t pairs = m_tiles * packs * shapes.batch * request.parts.even_parts;
-    const bool runs = request.parts.partitions > request.parts.even_parts;
-    // NOTE: no fewer: each CTA joins once.
-    ctas = 2 *
-           static_cast<std::uint32_t>(
-               runs ? std::max<std::int64_t>(workers_of(tiles, request.device) / 2, pairs) : pairs);
+    ctas =
+        static_cast<std::uint32_t>(request.parts.team > 0 ? request.parts.partitions : 2 * pairs);
   }
   Status filled = fill_recipe(KernelId::kAttention, ctas, values, recipe);
   // Two SMs that lie side by side ask L2 once for what both read at a time (docs/mla.md).

@@ -56,8 +56,9 @@ struct MlaTiles {
 MlaTiles mla_tiles(const ResolvedSpec& resolved);
 
 /// The ranges of sequences that launches may deal out.
-inline StreamK mla_stream_k(const MlaTiles& tiles) {
-  return tiles.stream_k ? StreamK::kSequences : StreamK::kNone;
+inline PartialLayout mla_partials(const MlaTiles& tiles) {
+  return {.stream_k = tiles.stream_k ? StreamK::kSequences : StreamK::kNone,
+          .cut_rows = tiles.stream_k ? tiles.rows() : 0};
 }
 
 /// Bytes of 64 rows of Q, or of a tile of K, in shared memory.

@@ -238,7 +238,7 @@ void fill_from_sm100_mla(const Sm100MlaPlan& mla, KernelPlan& plan) {
   kernel.roles = mla.roles;
   kernel.constants = constants_of(plan.spec, mla);
   kernel.parameters = mla_parameters(plan, mla.tiles);
-  plan.partials.stream_k = mla_stream_k(mla.tiles);
+  plan.partials = mla_partials(mla.tiles);
   plan.deviations = mla.deviations;
   add_split_deviation(plan);
 }

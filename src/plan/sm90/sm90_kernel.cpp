@@ -80,7 +80,7 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   kernel.parameters = parameters_of(plan, sm90);
   if (sm90.mapped) plan.map = planned_map(plan.spec, sm90_packed_heads(sm90, plan.spec));
   plan.partials = {.stream_k = sm90.head_stream_k() ? StreamK::kHeads : StreamK::kNone,
-                   .cut_rows = sm90.has_slots() ? sm90.BM : 0};
+                   .cut_rows = sm90.cuts || sm90.stream_k ? sm90.BM : 0};
   add_split_deviation(plan);
   return {};
 }

@@ -146,10 +146,8 @@ PartitionChoice sequence_partitions(const KernelPlan& plan, const LaunchShapes& 
       static_cast<double>(work.tiles) * static_cast<double>(work.kv_tiles) * work.kv_tile_bytes;
   const double memory = rates_of(sm90).shared_bytes * std::max(device.sm_count, 1);
   if (even == 1 && bytes < kLongLaunch * memory) return {even, even};
-  const PartitionChoice choice =
-      sequence_stream_k_partitions(work, even, shapes.batch, ctas_of(sm90, device) / heads);
-  if (shapes.batch * heads > kMaxTiles / choice.partitions) return {even, even};
-  return choice;
+  return sequence_ranges(work, {even, even}, shapes.batch, static_cast<std::int32_t>(heads),
+                         ctas_of(sm90, device));
 }
 
 }  // namespace
@@ -196,11 +194,7 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   const auto parts = static_cast<std::int32_t>(of_heads * heads * request.parts.partitions);
   const std::int32_t total_tiles =
       sm90.stream_k && !sm90.spec->lengths_differ ? parts / request.parts.partitions : parts;
-  // NOTE: where the device deals out stream-K ranges, too, as many CTAs as have work of even parts:
-  // others would end at once.
-  const std::int32_t even =
-      sm90.head_stream_k() ? parts / request.parts.partitions * request.parts.even_parts : parts;
-  TileShares shares = deal_out(tiling.order == QueryTiling::Order::kPairs, tiling.m_tiles, even,
+  TileShares shares = deal_out(tiling.order == QueryTiling::Order::kPairs, tiling.m_tiles, parts,
                                ctas_of(sm90, request.device));
   // Of sequences of one length there is a range for each.
   if (sm90.stream_k && !sm90.spec->lengths_differ && splits) shares.ctas = request.parts.partitions;

@@ -180,7 +180,8 @@ Status fill_from_sm90_mla(const Sm90MlaPlan& mla, KernelPlan& plan) {
   }
   kernel.constants = constants_of(plan.spec, mla);
   kernel.parameters = mla_parameters(plan, tiles);
-  plan.partials = {.stream_k = mla_stream_k(tiles), .quad_order = tiles.split};
+  plan.partials = mla_partials(tiles);
+  plan.partials.quad_order = tiles.split;
   add_split_deviation(plan);
   return {};
 }

@@ -12,6 +12,7 @@
 #include "plan/mla/mla_tiles.h"
 #include "plan/plan_launch.h"
 #include "plan/sm100/sm100_plan.h"
+#include "plan/sm90/sm90_plan.h"
 #include "verify/compare.h"
 
 namespace attnjit::emulator {
@@ -24,14 +25,6 @@ verify::ParamArgument documents_of(int length) {
   return {"doc", std::move(doc)};
 }
 
-std::int64_t argument(const KernelPlan& plan, const LaunchRecipe& recipe, std::string_view name) {
-  const std::vector<KernelParameter>& parameters = plan.kernels[recipe.kernel].parameters;
-  for (std::size_t i = 0; i < recipe.args.size(); ++i) {
-    if (parameters[i].name == name) return std::get<std::int32_t>(recipe.args[i].value);
-  }
-  return 0;
-}
-
 void set_argument(const KernelPlan& plan, LaunchRecipe& recipe, std::string_view name,
                   std::int32_t value) {
   const std::vector<KernelParameter>& parameters = plan.kernels[recipe.kernel].parameters;
@@ -40,18 +33,24 @@ void set_argument(const KernelPlan& plan, LaunchRecipe& recipe, std::string_view
   }
 }
 
-/// An error where the device would not deal out runs, or would
-/// (templates/common/sequence_runs.cuh): it does where even parts take longer.
-Status deals_as_said(const KernelPlan& plan, const Shape& shape, const LaunchRecipe& recipe) {
-  constexpr std::int64_t kWorkTileUnits = 4;
-  const std::int64_t parts = argument(plan, recipe, "partitions");
-  const std::int64_t said = argument(plan, recipe, "even_parts");
-  const std::int64_t even = said * (argument(plan, recipe, "joined") != 0 ? 2 : 1);
-  // CTAs that share work tiles are one worker; those that join, or lie side by side, are two.
+/// What a launch splits that asks how long its sequences are.
+PartitionChoice asking_choice(const KernelPlan& plan, const Shape& shape) {
+  const SpecFacts& spec = plan.spec;
+  if (spec.mla != Mla::kDecode) {
+    const int team = plan.sm90->pack_gqa ? spec.num_kv_heads() : spec.num_q_heads;
+    return {.partitions = shape.sm_count * plan.main().ctas_per_sm, .team = team};
+  }
   const std::int64_t rows = std::int64_t{MlaTiles::kRows} * plan.main().cluster;
-  const std::int64_t tiles =
-      ((shape.q_lens.front() << mla_head_shift(plan.spec)) + rows - 1) / rows;
-  const std::int64_t workers = recipe.grid[0] / plan.main().cluster, teams = workers / tiles;
+  const std::int64_t tiles = ((shape.q_lens.front() << mla_head_shift(spec)) + rows - 1) / rows;
+  return {.partitions = std::max(shape.sm_count / static_cast<int>(plan.main().cluster), 1),
+          .team = static_cast<std::int32_t>(tiles)};
+}
+
+/// An error where the device would not deal out runs, or would
+/// (templates/common/sequence_runs.cuh): it does where whole sequences take longer.
+Status deals_as_said(const Shape& shape, const PartitionChoice& choice) {
+  constexpr std::int64_t kWorkTileUnits = 4;
+  const std::int64_t tiles = choice.team, workers = choice.partitions, teams = workers / tiles;
   std::int64_t all = -kWorkTileUnits, longest = 0;
   for (const std::int64_t keys : shape.kv_lens) {
     const std::int64_t units =
@@ -60,17 +59,15 @@ Status deals_as_said(const KernelPlan& plan, const Shape& shape, const LaunchRec
     longest = std::max(longest, units);
   }
   bool runs = false;
-  if (parts > said && said > 0 && teams > 1) {
-    const std::int64_t length = std::max((all - 1) / teams, (longest - 1) / parts) + 1;
+  if (teams > 1) {
+    const std::int64_t length = (all - 1) / teams + 1;
     const auto sequences = static_cast<std::int64_t>(shape.kv_lens.size());
-    const std::int64_t rounds = (sequences * even * tiles + workers - 1) / workers;
-    runs = rounds * ((longest + even - 1) / even + kWorkTileUnits) >
-           length + length / 16 + kWorkTileUnits;
+    const std::int64_t rounds = (sequences * tiles + workers - 1) / workers;
+    runs = rounds * (longest + kWorkTileUnits) > length + length / 16 + kWorkTileUnits;
   }
   if (runs == shape.runs) return {};
   return make_error(ErrorCode::kInvalid,
-                    fmt::format("runs are {}dealt out: {} parts, {} even ones, {} teams",
-                                runs ? "" : "not ", parts, even, teams));
+                    fmt::format("runs are {}dealt out to {} teams", runs ? "" : "not ", teams));
 }
 
 /// Writes a word of each input of the problem, with what it is, and may still run when the next
@@ -115,14 +112,16 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
   DeviceShape device;
   device.sm_count = shape.sm_count;
   std::optional<PartitionChoice> chosen;
-  if (shape.partitions) {
-    chosen = {*shape.partitions, shape.even_parts.value_or(*shape.partitions), shape.joined};
+  if (shape.asks) {
+    chosen = asking_choice(plan, shape);
+  } else if (shape.partitions) {
+    chosen = {*shape.partitions, *shape.partitions, shape.joined};
   }
   LaunchSequence sequence;
   Status launched = plan_launch_in_parts(plan, problem->launch_shapes(), problem->launch_scalars(),
                                          problem->param_values(), device, chosen, sequence);
-  if (launched && problem->spec.mla == Mla::kDecode && (shape.runs || shape.even_parts)) {
-    launched = deals_as_said(plan, shape, sequence.launches.front());
+  if (launched && problem->spec.mla == Mla::kDecode && shape.asks) {
+    launched = deals_as_said(shape, *chosen);
   }
   if (!launched) return std::move(launched).error();
   // An sm_100a kernel whose CTAs walk the work tiles of sequences of one length takes as many as

@@ -36,10 +36,8 @@ struct Shape {
   int pairs = 2;       ///< that a merge merges
   /// Into which a launch that may choose splits the keys; nullopt: it chooses.
   std::optional<std::int32_t> partitions = {};
-  /// Of a launch that asks how long its sequences are: the parts of each if they are about as long
-  /// as one another. NOTE: the host asks of long sequences alone.
-  std::optional<std::int32_t> even_parts = {};
-  bool runs = false;    ///< they must be dealt out in runs
+  bool asks = false;    ///< the device finds how long the sequences are, however few keys they have
+  bool runs = false;    ///< .. and they must be dealt out in runs
   bool joined = false;  ///< two CTAs have half of each part, and join these
   /// Blocks that the launch's map has bits of, at most; nullopt: all.
   std::optional<std::int32_t> bit_blocks = {};
@@ -71,21 +69,14 @@ inline Shape of_few_bits(std::int32_t bit_blocks, Shape shape) {
   return shape;
 }
 
-/// The problem whose launch asks how long its sequences are, of which each has so
-/// many parts at most; and where runs must be dealt out.
-inline Shape asking(int partitions, int even_parts, Shape shape) {
-  shape.partitions = partitions;
-  shape.even_parts = even_parts;
+/// The problem whose launch asks how long its sequences are; and where runs must be dealt out.
+inline Shape asking(Shape shape) {
+  shape.asks = true;
   return shape;
 }
-inline Shape in_runs(int partitions, int even_parts, Shape shape) {
-  shape.runs = true;
-  return asking(partitions, even_parts, std::move(shape));
-}
-/// The same by the launch's own choice.
 inline Shape in_runs(Shape shape) {
   shape.runs = true;
-  return shape;
+  return asking(std::move(shape));
 }
 
 struct Description {

@@ -41,15 +41,14 @@ std::vector<Description> sm90_subjects() {
 }
 
 // Sequences that are cut, and others that are whole or without keys; more than a warp has lanes,
-// some without rows; and even parts, one or several.
+// some without rows; and whole ones.
 std::vector<Shape> heads_in_runs() {
-  Shape many = in_runs(20, 1, {std::vector<std::int64_t>(34, 0), {}, 4});
+  Shape many = in_runs({std::vector<std::int64_t>(34, 0), {}, 4});
   many.kv_lens.assign(34, 100);
   many.q_lens[3] = many.q_lens[32] = 1;
   many.kv_lens[32] = 2100;
-  return {in_runs(20, 1, {{8, 5, 0, 8, 8}, {2100, 70, 300, 0, 700}, 5, kNormal, true}), many,
-          asking(20, 1, {{8, 0, 1, 8}, {300, 9, 40, 130}, 3}),
-          asking(20, 2, {{8, 1}, {700, 650}, 8, kRaised})};
+  return {in_runs({{8, 5, 0, 8, 8}, {2100, 70, 300, 0, 700}, 5, kNormal, true}), many,
+          asking({{8, 0, 1, 8}, {300, 9, 40, 130}, 3})};
 }
 
 // Decodes, and parts of the keys with the merge that follows them: parts without keys, and rows

@@ -115,31 +115,28 @@ std::vector<Description> run_subjects() {
     spec.num_partitions = 0;
     spec.page_size = 3;
   };
-  // More sequences than a warp has lanes. Runs of 13 units would cut the last in 3 parts, one more
-  // than it may have; runs of 23 do not. Its first unit is number 160. Were it half of that, as a
-  // sum says that leaves lanes out, there would be 2 parts.
-  Shape many = in_runs(2, 1, {{1}, std::vector<std::int64_t>(33, 5), 15});
+  // More sequences than a warp has lanes. Runs of 13 units cut the last in 3 parts. Its first unit
+  // is number 160.
+  Shape many = in_runs({{1}, std::vector<std::int64_t>(33, 5), 15});
   many.kv_lens.back() = 24 * 64;
-  const std::vector<Shape> runs = {
-      written(in_runs(6, 1, {{1}, {430, 70, 0, 330}, 3, kNormal, true})),
-      in_runs(6, 1, {{2}, {700, 130}, 4, kRaised}),
-      in_runs(8, 1, {{4}, {500, 2}, 5}),
-      in_runs({{1}, {2100, 70}, 2}),
-      many,
-      in_runs(20, 1, {{1}, {1150, 5}, 20, kRaised}),
-      {{5}, {1000}, 132},
-      in_parts(1, {{1}, {150, 70}, 1}),
-      asking(6, 1, {{1}, {150, 140}, 2}),
-      asking(6, 3, {{1}, {150, 140}, 6})};
+  const std::vector<Shape> runs = {written(in_runs({{1}, {430, 70, 0, 330}, 3, kNormal, true})),
+                                   in_runs({{2}, {700, 130}, 4, kRaised}),
+                                   in_runs({{4}, {500, 2}, 5}),
+                                   in_runs({{1}, {2100, 70}, 2}),
+                                   many,
+                                   in_runs({{1}, {1150, 5}, 20, kRaised}),
+                                   {{5}, {1000}, 132},
+                                   in_parts(1, {{1}, {150, 70}, 1}),
+                                   asking({{1}, {150, 140}, 2})};
   // Halves that two CTAs join; of sequences without keys, and of one tile.
   std::vector<Shape> with_halves = runs;
   with_halves.push_back(joined(1, {{1}, {330, 0, 60}, 6, kRaised}));
   with_halves.push_back(written(joined(2, {{5}, {520, 130}, 24, kNormal, true})));
   with_halves.push_back({{1}, {60, 128, 60, 60, 60}, 1});
-  const std::vector<Shape> rows = {
-      written(in_runs(6, 1, {{2}, {430, 70, 0, 330}, 3, kNormal, true})),
-      in_runs(40, 2, {{1}, {60, 700}, 2, kRaised}), many,
-      written({{1}, {260, 330}, 1, kRaised, true}), asking(40, 1, {{1}, {150, 140}, 2})};
+  const std::vector<Shape> rows = {written(in_runs({{2}, {430, 70, 0, 330}, 3, kNormal, true})),
+                                   in_runs({{1}, {60, 700}, 2, kRaised}), many,
+                                   written({{1}, {260, 330}, 1, kRaised, true}),
+                                   asking({{1}, {150, 140}, 2})};
   std::vector<Shape> rows_with_halves = rows;
   rows_with_halves.push_back(written(joined(2, {{5}, {520, 130}, 24, kNormal, true})));
   return {
@@ -175,7 +172,7 @@ std::vector<Description> list_subjects() {
                                            in_parts(2, {{1}, {70, 130}, 1}),
                                            in_parts(4, {{1}, {500, 450}, 132}),
                                            {{1}, {260, 330}, 1, kRaised},
-                                           written(asking(6, 1, {{1}, {150, 140}, 2}))};
+                                           written(asking({{1}, {150, 140}, 2}))};
   const auto ragged = [](AttentionSpec& spec) { spec.ragged = true; };
   const auto of_128_heads = [](AttentionSpec& spec) { spec.num_q_heads = spec.group = 128; };
   return {

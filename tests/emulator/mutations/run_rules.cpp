@@ -20,18 +20,11 @@ const std::vector<Rule>& run_rules() {
           // ---- what the finder stashes for the warps that load: the first store of four words
           {subjects, "a run's first unit and sequence exchanged", "st.shared.v4.b32", R"(st\.shared\.v4\.b32 \[(\S+)\], \{(%r\d+), (%r\d+), (.*);)",
            "st.shared.v4.b32 [$1], {$3, $2, $4;"},
-          {subjects, "a run taken for even parts", "st.shared.v4.b32", R"(st\.shared\.v4\.b32 \[(\S+)\], \{(%r\d+), (%r\d+), (%r\d+), (%r\d+)\};)",
+          {subjects, "a run taken for uniform splits", "st.shared.v4.b32", R"(st\.shared\.v4\.b32 \[(\S+)\], \{(%r\d+), (%r\d+), (%r\d+), (%r\d+)\};)",
            "{ .reg .b32 none; mov.b32 none, 0; st.shared.v4.b32 [$1], {$2, $3, $4, none}; }"},
-          // ---- what the kernel and its merge tell each other
-          {subjects, "row not said to be written", "2143330590", R"(mov\.([ub]32)\s+(%r\d+), 2143330590;)", "mov.$1 $2, 0;", 3},
-          {subjects, "row that is written merged", "2143330590", R"(setp\.(\S+)\s+(%p\d+), (%r\d+), 2143330590;)", "setp.$1 $2, $3, 0;", 2},
           {subjects, "step of a shuffle left out", "shfl.sync.bfly", R"(shfl\.sync\.bfly\.b32\s+(%r\d+)\|%p\d+, (%r\d+),.*;)", "mov.b32 $1, $2;", 12},
       };
       all.insert(all.end(), rules.begin(), rules.end());
-    }
-    // The merge of long rows asks.
-    for (const char* const subjects : {"sm90 runs dsv32", "sm_100a runs dsv32"}) {
-      all.push_back({subjects, "none said to be cut", "0f7FC0A11F", R"(selp\.f32\s+(%f\d+), 0f7FC0A11F, 0f00000000, %p\d+;)", "mov.f32 $1, 0f7FC0A11F;"});
     }
     return all;
   }();

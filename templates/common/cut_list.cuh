@@ -151,9 +151,8 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
       choice.tiles = sums.whole_tiles;
       const float limit = fmaxf(kCutShare * share, static_cast<float>(kLeastCut));
       if (!may_cut || runs > 0 || static_cast<float>(sums.most) <= limit) return choice;
-      // Where a share is less than the least that is worth a cut, what is as long as a share is cut
-      // with the others: CTAs would wait for it.
-      longest = static_cast<int>(fminf(limit, fmaxf(share, kLeastCut / 2)));
+      // Where one tile is worth a cut, shorter ones are cut with it: CTAs would wait for them.
+      longest = static_cast<int>(fmaxf(kCutShare * share, kLeastCut / 4));
     }
   }
 

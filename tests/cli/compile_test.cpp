@@ -237,7 +237,7 @@ TEST_F(Compile, AnImageThatNoGpuCanLaunchIsNotPublished) {
     const Json json = run_json(words, 1);
     EXPECT_EQ(json.at("error").at("code"), "compile_failed");
     const std::string message = json.at("error").at("message");
-    for (const char* part : {"bytes of static", "of dynamic", "299264 in all", "232448"}) {
+    for (const char* part : {"bytes of static", "of dynamic", "364768 in all", "232448"}) {
       EXPECT_NE(message.find(part), std::string::npos) << message;
     }
   }

@@ -92,14 +92,17 @@ ATTNJIT_DEVICE auto list_to_announce(const Smem<Config>& smem, const Arguments& 
     return CutTileList<Config, Mask, SequenceTiling<Config>, Arguments, Params, List>(
         arguments, params, static_cast<int>(threadIdx.x & 31u), CutWords{smem.cuts()});
   } else {
-    return SequenceList<Config, Mask, SequenceTiling<Config>, Arguments, Params>(
-        arguments, params, static_cast<int>(threadIdx.x & 31u));
+    SequenceList<Config, Mask, SequenceTiling<Config>, Arguments, Params> list(
+        arguments, params, static_cast<int>(threadIdx.x & 31u), CutWords{});
+    list.begin_walk();
+    return list;
   }
 }
 
 /// Announces every work tile, and at last that there is none: batch -1. Where sequences differ in
 /// length it clears V's tail of each as well, before it announces the next one: the barrier of the
-/// tail is waited for before it is used again.
+/// tail is waited for before it is used again. NOTE: the list searches sequences in one place, for
+/// the first tile and for those that follow, for compile time.
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void announce(const Smem<Config>& smem, const Arguments& arguments,
                              const Params& params) {
@@ -114,6 +117,7 @@ ATTNJIT_DEVICE void announce(const Smem<Config>& smem, const Arguments& argument
     if constexpr (cuts_tiles<Config>()) {
       done = !list.next();
     } else {
+      if constexpr (!Config::kCounted) list.find();
       done = list.done();
     }
     WorkTile work{};
@@ -145,8 +149,10 @@ ATTNJIT_DEVICE void announce(const Smem<Config>& smem, const Arguments& argument
       // The next one goes to who is free first.
       smem.wait(smem.answer_full(), asked_parity);
       asked_parity ^= 1;
-    } else {
+    } else if constexpr (Config::kCounted) {
       list.advance();
+    } else {
+      list.go_on();
     }
   }
 }

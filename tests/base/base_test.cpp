@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "../temporary_folder.h"
 #include "attnjit/result.h"
 #include "attnjit/types.h"
 #include "base/log.h"
@@ -45,12 +46,6 @@ TEST(Dtype, NamesRoundTrip) {
 
 class ControlGroups : public ::testing::Test {
  protected:
-  ControlGroups() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "attnjit_groups_XXXXXX");
-    if (::mkdtemp(pattern.data()) == nullptr) std::abort();
-    root = pattern;
-  }
-  ~ControlGroups() override { std::filesystem::remove_all(root); }
   void file(const std::string& path, const std::string& text) const {
     std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
     std::ofstream(root + path) << text;
@@ -60,7 +55,8 @@ class ControlGroups : public ::testing::Test {
     EXPECT_EQ(limits.cores, cores) << what;
     EXPECT_EQ(limits.memory_bytes, memory) << what;
   }
-  std::string root;
+  const test::TemporaryFolder folder;
+  const std::string& root = folder.path();
 };
 
 TEST_F(ControlGroups, TheLeastOfAGroupAndItsParentsCounts) {

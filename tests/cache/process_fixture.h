@@ -16,10 +16,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "../temporary_folder.h"
 #include "cache/store.h"
 #include "cache_test_util.h"
 
@@ -117,13 +119,9 @@ class ProcessTest : public ::testing::Test {
  protected:
   ProcessTest() { use_base(stdfs::temp_directory_path()); }
   void use_base(const stdfs::path& parent) {
-    if (!base.empty()) stdfs::remove_all(base);
-    std::string pattern = (parent / "attnjit_cache_XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) std::abort();
-    base = pattern;
+    base = temporary.emplace(parent).path();
     folder = base + "/cache";
   }
-  ~ProcessTest() override { stdfs::remove_all(base); }
 
   std::string entry_path(int number) const {
     const std::string name = file_name(*entry_id(make_key(number), kBuild));
@@ -150,6 +148,7 @@ class ProcessTest : public ::testing::Test {
     EXPECT_TRUE(from_disk) << what;
   }
 
+  std::optional<test::TemporaryFolder> temporary;
   std::string base, folder;
 };
 

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "../temporary_folder.h"
 #include "cache/breaker.h"
 #include "cache/entry_format.h"
 #include "cache/remote_store.h"
@@ -31,13 +32,6 @@ using Manner = HttpServer::Manner;
 
 class RemoteTest : public ::testing::Test {
  protected:
-  RemoteTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "attnjit_remote_XXXXXX");
-    if (::mkdtemp(pattern.data()) == nullptr) std::abort();
-    base = pattern;
-  }
-  ~RemoteTest() override { std::filesystem::remove_all(base); }
-
   /// The cache of a machine: a folder of its own over the one server.
   std::unique_ptr<CubinCache> machine(const std::string& name,
                                       milliseconds budget = milliseconds(2000)) {
@@ -78,7 +72,8 @@ class RemoteTest : public ::testing::Test {
     ASSERT_TRUE(flush(*cache));
   }
 
-  std::string base;
+  const test::TemporaryFolder temporary;
+  const std::string& base = temporary.path();
   LogLines log;
   std::unique_ptr<HttpServer> server = std::make_unique<HttpServer>();
 };

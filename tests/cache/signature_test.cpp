@@ -9,6 +9,7 @@
 #include <fstream>
 #include <random>
 
+#include "../temporary_folder.h"
 #include "cache/entry_format.h"
 #include "cache/file_hash.h"
 #include "cache/minisign.h"
@@ -102,17 +103,15 @@ TEST(MinisignTest, WhatMinisignSignedVerifies) {
 
 TEST(MinisignTest, WhatIsSignedHereVerifiesWithMinisign) {
   if (std::system("command -v minisign >/dev/null") != 0) GTEST_SKIP() << "there is no minisign";
-  std::string folder = std::filesystem::temp_directory_path() / "attnjit_minisign_XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const test::TemporaryFolder folder;
   const SecretKey key = make_secret_key();
-  std::ofstream(folder + "/f") << "some bytes";
-  std::ofstream(folder + "/f.minisig") << minisign(hash_of("some bytes"), "said", key);
-  std::ofstream(folder + "/k.pub") << key.public_key().to_minisign();
-  const std::string verify = "minisign -V -q -p " + folder + "/k.pub -m " + folder + "/f";
+  std::ofstream(folder / "f") << "some bytes";
+  std::ofstream(folder / "f.minisig") << minisign(hash_of("some bytes"), "said", key);
+  std::ofstream(folder / "k.pub") << key.public_key().to_minisign();
+  const std::string verify = "minisign -V -q -p " + (folder / "k.pub") + " -m " + (folder / "f");
   EXPECT_EQ(std::system(verify.c_str()), 0);
-  std::ofstream(folder + "/f") << "some byteS";
+  std::ofstream(folder / "f") << "some byteS";
   EXPECT_NE(std::system((verify + " 2>/dev/null").c_str()), 0);
-  std::filesystem::remove_all(folder);
 }
 
 TEST(EntrySignatureTest, EveryBitOfHeaderAndTrailerIsSigned) {
@@ -147,13 +146,9 @@ TEST(EntrySignatureTest, EveryBitOfHeaderAndTrailerIsSigned) {
 class SignedCacheTest : public ::testing::Test {
  protected:
   SignedCacheTest() {
-    std::string pattern = std::filesystem::temp_directory_path() / "attnjit_signed_XXXXXX";
-    if (::mkdtemp(pattern.data()) == nullptr) std::abort();
-    base = pattern;
     write("secret", key.to_pem(), 0600);
     write("ring", key.public_key().to_minisign(), 0644);
   }
-  ~SignedCacheTest() override { std::filesystem::remove_all(base); }
 
   void write(const std::string& name, const std::string& text, mode_t mode) const {
     std::ofstream(base + "/" + name, std::ios::binary) << text;
@@ -176,7 +171,8 @@ class SignedCacheTest : public ::testing::Test {
     ASSERT_TRUE(cache.store(make_key(number), kBuild, make_image(number)).ok());
   }
 
-  std::string base;
+  const test::TemporaryFolder temporary;
+  const std::string& base = temporary.path();
   LogLines log;
   const SecretKey key = make_secret_key();
 };

@@ -11,6 +11,7 @@
 
 #include "../cookbook.h"
 #include "../spec/tile_check.h"
+#include "../temporary_folder.h"
 #include "attnjit/plan.h"
 #include "cli/report.h"
 #include "plan/sm90/sm90_plan.h"
@@ -43,8 +44,8 @@ PlanArguments draw(const std::string& mask, const std::vector<std::string>& para
   return arguments;
 }
 
-/// The same with a file for each array.
-PlanArguments draw(const Recipe& recipe) {
+/// The same with a file for each array, in a folder.
+PlanArguments draw(const Recipe& recipe, const test::TemporaryFolder& folder) {
   PlanArguments arguments = draw(recipe.mask, recipe.params);
   arguments.problem.q_len = std::to_string(recipe.q_len);
   for (const Array& array : recipe.arrays) {
@@ -58,7 +59,7 @@ PlanArguments draw(const Recipe& recipe) {
     for (std::int64_t i = 0; i < tensor.elements(); ++i) {
       tensor.as<std::int32_t>()[i] = array.rows.at(i / columns).at(i % columns);
     }
-    const std::string path = testing::TempDir() + "cookbook_" + array.name + ".npy";
+    const std::string path = folder / (array.name + ".npy");
     EXPECT_TRUE(verify::write_npy(path, tensor));
     arguments.problem.params.push_back(array.name + "=@" + path);
   }
@@ -117,7 +118,8 @@ TEST(Cookbook, TheBiasIsReadByRowHeadAndDistance) {
 
 TEST(Cookbook, PicturesAreTheCommands) {
   for (const Recipe& recipe : recipes()) {
-    const Result<Report> report = run_plan(draw(recipe));
+    const test::TemporaryFolder folder;
+    const Result<Report> report = run_plan(draw(recipe, folder));
     ASSERT_TRUE(report) << report.error().to_string();
     const nlohmann::json json = nlohmann::json::parse(report->json);
     EXPECT_EQ(json["rows"], nlohmann::json(recipe.picture)) << report->text;
@@ -230,7 +232,8 @@ TEST(DrawMask, SaysWhatItLacks) {
 }
 
 std::string svg_of(PlanArguments arguments) {
-  arguments.picture = testing::TempDir() + "mask.svg";
+  const test::TemporaryFolder folder;
+  arguments.picture = folder / "mask.svg";
   const Result<Report> report = run_plan(arguments);
   EXPECT_TRUE(report) << report.error().to_string();
   std::ifstream file(arguments.picture);
@@ -263,7 +266,7 @@ TEST(DrawMask, TheSvgHasTrueProportionsAxesAndALegend) {
   // 1024 keys are 640 px wide, half as many queries half as high, and tiles as their share of them.
   EXPECT_NE(svg.find("M76 60h640v320h-640z"), std::string::npos) << svg;
   const nlohmann::json json = nlohmann::json::parse(run_plan(arguments)->json);
-  EXPECT_NEAR(numbers_of(svg, "<rect class=\"partial\"", "width").front(),
+  EXPECT_NEAR(numbers_of(svg, "<rect class=\"partial\"", "width").at(0),
               json["tile_keys"].get<double>() * 0.625, 0.01);
   // Rules are the picture's alone.
   const std::string style = svg.substr(svg.find("<style>"), svg.find("</style>"));
@@ -286,7 +289,7 @@ TEST(DrawMask, AThinSvgIsStretchedAndSaysSo) {
   arguments.problem.kv_len = "4096";
   const std::string svg = svg_of(arguments);
   EXPECT_NE(svg.find("the axes' scales differ"), std::string::npos) << svg;
-  EXPECT_EQ(numbers_of(svg, "<rect class=\"full\"", "height").front(), 24);
+  EXPECT_EQ(numbers_of(svg, "<rect class=\"full\"", "height").at(0), 24);
 }
 
 std::vector<std::string> rows_of(const PlanArguments& arguments) {
@@ -390,9 +393,7 @@ TEST(DrawScoreMod, SaysWhatItLacks) {
 }
 
 TEST(DrawMask, ATensorThatIsGivenIsDrawn) {
-  const std::string folder = testing::TempDir() + "given_mask";
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
+  const test::TemporaryFolder folder;
   PlanArguments arguments = draw(R"({"kind": "materialized", "dtype": "u8"})");
   arguments.tile = "1x1";
   arguments.problem.q_len = "2";
@@ -400,16 +401,16 @@ TEST(DrawMask, ATensorThatIsGivenIsDrawn) {
   EXPECT_EQ(run_plan(arguments).error().field, "mask");  // which nobody has given
   verify::Tensor mask = verify::make_tensor(Dtype::kU8, {1, 1, 2, 3});
   mask.bytes = {0, 1, 0, 1, 0, 2};
-  ASSERT_TRUE(verify::write_npy(folder + "/mask.npy", mask));
-  arguments.inputs = folder;
+  ASSERT_TRUE(verify::write_npy(folder / "mask.npy", mask));
+  arguments.inputs = folder.path();
   EXPECT_EQ(rows_of(arguments), (std::vector<std::string>{".#.", "#.#"}));
   arguments.problem.kv_len = "4";
   EXPECT_EQ(run_plan(arguments).error().field, "mask");  // its rows are too short
   arguments.problem.kv_len = "3";
-  ASSERT_TRUE(verify::write_npy(folder + "/stray.npy", mask));
+  ASSERT_TRUE(verify::write_npy(folder / "stray.npy", mask));
   EXPECT_EQ(run_plan(arguments).error().field, "stray");
-  arguments.inputs = folder + "/none";
-  EXPECT_EQ(run_plan(arguments).error().field, folder + "/none");
+  arguments.inputs = folder / "none";
+  EXPECT_EQ(run_plan(arguments).error().field, folder / "none");
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "../temporary_folder.h"
+
 namespace attnjit::testing {
 
 struct Process {
@@ -30,19 +32,7 @@ struct ProcessOptions {
 /// Runs the command of this build with arguments.
 Process run_attnjit(const std::vector<std::string>& arguments, const ProcessOptions& options = {});
 
-/// A folder that is removed with its owner.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
+using test::TemporaryFolder;
 
 std::string read_text(const std::string& path);
 void write_text(const std::string& path, const std::string& text);

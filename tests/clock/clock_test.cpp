@@ -16,6 +16,7 @@
 #include <random>
 
 #include "../emulator/emulator_fixture.h"
+#include "../temporary_folder.h"
 
 namespace attnjit::clock {
 namespace {
@@ -745,7 +746,8 @@ TEST(Clock, TurnsDoNotHangOnAddresses) {
 
 TEST(Clock, TheTraceHasEveryLaunch) {
   ClockOptions options;
-  options.trace_file = ::testing::TempDir() + "attnjit_clock_trace.json";
+  const test::TemporaryFolder folder;
+  options.trace_file = folder / "trace.json";
   const Result<ClockReport> report = timed(kernel("setp.lt.u32 %p1, %r1, 32;\n@%p1 bra $wait;\n" +
                                                   chain(16) + "$wait:\nbar.sync 0, 64;\n"),
                                            64, 1, options, 2);
@@ -763,7 +765,8 @@ TEST(Clock, TheTraceHasEveryLaunch) {
 // Perfetto drops what overlaps in a row: copies that are under way together have a row each.
 TEST(Clock, SpansOfARowOfTheTraceDoNotOverlap) {
   ClockOptions options;
-  options.trace_file = ::testing::TempDir() + "attnjit_clock_rows.json";
+  const test::TemporaryFolder folder;
+  options.trace_file = folder / "trace.json";
   const Result<ClockReport> report = timed(kernel(copies(5), kShared), 32, 1, options);
   ASSERT_TRUE(report) << report.error().to_string();
   std::ifstream file(options.trace_file);

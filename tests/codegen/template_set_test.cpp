@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "../temporary_folder.h"
 #include "attnjit/source.h"
 #include "codegen/include_closure.h"
 #include "source_dir.h"
@@ -13,21 +14,13 @@
 namespace attnjit {
 namespace {
 
-class Folder {
+class Folder : public test::TemporaryFolder {
  public:
-  Folder() : path_(testing::TempDir() + "attnjit_templates_XXXXXX") {
-    if (mkdtemp(path_.data()) == nullptr) std::abort();
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
   void write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path file = std::filesystem::path(path_) / name;
+    const std::filesystem::path file = std::filesystem::path(path()) / name;
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file, std::ios::binary) << text;
   }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 std::vector<std::string> names(const std::vector<SourceFile>& files) {

@@ -22,6 +22,8 @@
 #include <string>
 #include <vector>
 
+#include "../temporary_folder.h"
+
 namespace attnjit {
 namespace {
 
@@ -84,9 +86,8 @@ TEST(Confine, EveryCallThatIsNotOnTheListIsRefused) {
 }
 
 TEST(Confine, WhatALeakyFilterLetPassIsRefused) {
-  std::string folder = testing::TempDir() + "attnjit_confine_XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const std::string file = folder + "/file", other = folder + "/other";
+  const test::TemporaryFolder folder;
+  const std::string file = folder / "file", other = folder / "other";
   ASSERT_GE(close(open(file.c_str(), O_CREAT | O_WRONLY, 0600)), 0);
   const pid_t parent = getpid();
   const auto call = [](auto... arguments) { return answer(syscall(arguments...)); };
@@ -160,8 +161,6 @@ TEST(Confine, WhatALeakyFilterLetPassIsRefused) {
   EXPECT_NE(access(other.c_str(), F_OK), 0);
   ASSERT_EQ(stat(file.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
-  unlink(file.c_str());
-  rmdir(folder.c_str());
 }
 
 TEST(Confine, WhatACompilerNeedsIsAllowed) {

@@ -13,6 +13,7 @@
 #include <functional>
 #include <thread>
 
+#include "../temporary_folder.h"
 #include "compile/nvrtc.h"
 #include "compile/nvrtc_find.h"
 #include "helper_fixture.h"
@@ -62,7 +63,6 @@ TEST_F(Helper, AWorkerEndedFromOutsideIsNoFaultOfTheCode) {
     ASSERT_FALSE(image.ok());
     EXPECT_EQ(image.error().code, ErrorCode::kEnvironment) << image.error().to_string();
     EXPECT_NE(image.error().message.find("from outside"), std::string::npos);
-    std::filesystem::remove_all(folder_);
   }
 }
 
@@ -74,7 +74,6 @@ TEST_F(Helper, WhatAWorkerDoesBeforeItIsReadyIsNoFaultOfTheCode) {
     ASSERT_FALSE(image.ok()) << mode;
     EXPECT_EQ(image.error().code, ErrorCode::kEnvironment)
         << mode << ": " << image.error().to_string();
-    std::filesystem::remove_all(folder_);
   }
 }
 
@@ -86,7 +85,6 @@ TEST_F(Helper, AWorkerThatWasGivenNoProcessorTimeIsNoFaultOfTheCode) {
     ASSERT_FALSE(image.ok());
     EXPECT_EQ(image.error().code, ErrorCode::kEnvironment) << image.error().to_string();
     EXPECT_NE(image.error().message.find("300 ms"), std::string::npos);
-    std::filesystem::remove_all(folder_);
   }
 }
 
@@ -202,13 +200,8 @@ std::string laid(const std::string& from, const std::filesystem::path& folder,
 
 class Builtins : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = ::testing::TempDir() + "attnjit_builtins_XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::filesystem::path folder_;
+  const test::TemporaryFolder temporary_;
+  const std::filesystem::path folder_{temporary_.path()};
 };
 
 // None of these folders is one of the dynamic linker's, as with NVRTC's wheel.

@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 
+#include "../temporary_folder.h"
 #include "kernels.h"
 
 namespace attnjit {
@@ -67,17 +68,12 @@ class Helper : public testing::Test {
   }
   /// The same program under a name that makes it misbehave.
   void misbehave(const std::string& mode) {
-    folder_ = testing::TempDir() + "attnjit_worker_XXXXXX";
-    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
-    options_.helper_path = folder_ + "/" + mode;
+    options_.helper_path = folder_ / mode;
     std::filesystem::create_symlink(ATTNJIT_TEST_WORKER, options_.helper_path);
-  }
-  ~Helper() override {
-    if (!folder_.empty()) std::filesystem::remove_all(folder_);
   }
 
   HelperOptions options_;
-  std::string folder_;
+  const test::TemporaryFolder folder_;
   std::set<std::string> before_;
 };
 

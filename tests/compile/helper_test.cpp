@@ -9,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "../temporary_folder.h"
 #include "helper_fixture.h"
 
 namespace attnjit {
@@ -69,13 +70,12 @@ TEST_F(Helper, ABraceEscapeIsCaughtByItsSecondKernel) {
 }
 
 TEST_F(Helper, NoHostFileIsReadable) {
-  std::string folder = testing::TempDir() + "attnjit_secret_XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  std::ofstream(folder + "/secret.cuh") << "constexpr bool kSecret = true;\n";
-  ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "secret.cuh") << "constexpr bool kSecret = true;\n";
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
   for (const std::string& file :
-       {folder + "/secret.cuh", std::string("/etc/passwd"), std::string("/proc/self/environ"),
-        std::string("/dev/zero"), folder + "/pipe", std::string("secret.cuh")}) {
+       {folder / "secret.cuh", std::string("/etc/passwd"), std::string("/proc/self/environ"),
+        std::string("/dev/zero"), folder / "pipe", std::string("secret.cuh")}) {
     const auto image =
         compile(trusted("#include \"" + file + "\"\nreturn true;"), milliseconds(20000));
     ASSERT_FALSE(image.ok()) << file;
@@ -86,12 +86,11 @@ TEST_F(Helper, NoHostFileIsReadable) {
         << image.error().to_string();
   }
   // Nor can code ask whether a file exists.
-  for (const std::string& file : {folder + "/secret.cuh", std::string("/etc/passwd")}) {
+  for (const std::string& file : {folder / "secret.cuh", std::string("/etc/passwd")}) {
     const auto image = compile(
         trusted("#if __has_include(\"" + file + "\")\n#error it exists\n#endif\nreturn true;"));
     EXPECT_TRUE(image.ok()) << file << ": " << image.error().to_string();
   }
-  std::filesystem::remove_all(folder);
 }
 
 TEST_F(Helper, ACompileMayTakeTheLongestTime) {
@@ -222,7 +221,6 @@ TEST_F(Helper, WorkersThatAnswerNonsenseAreFailures) {
     ASSERT_FALSE(image.ok()) << mode;
     EXPECT_EQ(image.error().code, ErrorCode::kCompileFailed)
         << mode << ": " << image.error().to_string();
-    std::filesystem::remove_all(folder_);
   }
 }
 
@@ -242,7 +240,6 @@ TEST_F(Helper, ACommandThatDoesNotStartIsOfTheEnvironment) {
   EXPECT_EQ(image.error().code, ErrorCode::kEnvironment) << image.error().to_string();
   EXPECT_NE(image.error().message.find("worker-lacks-a-library"), std::string::npos);
   EXPECT_NE(image.error().hint.find("--version"), std::string::npos);
-  std::filesystem::remove_all(folder_);
 }
 
 TEST_F(Helper, AMissingNvrtcIsNamed) {

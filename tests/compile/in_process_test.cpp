@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "../temporary_folder.h"
 #include "compile/cubin.h"
 #include "compile/nvrtc.h"
 #include "compile/nvrtc_find.h"
@@ -65,13 +66,11 @@ TEST_F(InProcess, SameBytesInEveryFolderAndThread) {
   const auto first = compile(request_for(test::kSmallKernel));
   ASSERT_TRUE(first.ok());
   const std::filesystem::path before = std::filesystem::current_path();
-  std::string folder = testing::TempDir() + "attnjit_cwd_XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  std::filesystem::current_path(folder);
+  const test::TemporaryFolder folder;
+  std::filesystem::current_path(folder.path());
   const auto elsewhere = compile(request_for(test::kSmallKernel));
-  EXPECT_TRUE(std::filesystem::is_empty(folder)) << "a compile left a file";
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "a compile left a file";
   std::filesystem::current_path(before);
-  std::filesystem::remove_all(folder);
   ASSERT_TRUE(elsewhere.ok());
   EXPECT_EQ(first->cubin, elsewhere->cubin);
   std::vector<std::vector<std::uint8_t>> cubins(4);
@@ -119,15 +118,13 @@ TEST_F(InProcess, FindsHeadersInMemoryOnly) {
       HeaderSet(std::vector<SourceFile>{{"common/a.cuh", "#include \"common/b.cuh\"\n"},
                                         {"common/b.cuh", "constexpr int kX = 3;\n"}});
   EXPECT_TRUE(compile(request).ok());
-  std::string folder = testing::TempDir() + "attnjit_cwd_XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  std::ofstream(folder + "/secret.cuh") << "constexpr int kSecret = 1;\n";
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "secret.cuh") << "constexpr int kSecret = 1;\n";
   const std::filesystem::path before = std::filesystem::current_path();
-  std::filesystem::current_path(folder);
+  std::filesystem::current_path(folder.path());
   const auto image =
       compile(request_for("#include \"secret.cuh\"\n" + std::string(test::kSmallKernel)));
   std::filesystem::current_path(before);
-  std::filesystem::remove_all(folder);
   EXPECT_FALSE(image.ok());
 }
 
@@ -362,13 +359,11 @@ TEST(NvrtcFind, TellsEverythingThatWasLookedFor) {
 }
 
 TEST(NvrtcFind, FilesThatAreNoLibraryAreRefused) {
-  std::string folder = testing::TempDir() + "attnjit_lib_XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  std::ofstream(folder + "/libnvrtc.so.13") << "not a library";
-  EXPECT_FALSE(library_build_id(folder + "/libnvrtc.so.13").ok());
-  EXPECT_FALSE(library_build_id(folder).ok());
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "libnvrtc.so.13") << "not a library";
+  EXPECT_FALSE(library_build_id(folder / "libnvrtc.so.13").ok());
+  EXPECT_FALSE(library_build_id(folder.path()).ok());
   EXPECT_FALSE(library_build_id("/dev/zero").ok());
-  std::filesystem::remove_all(folder);
 }
 
 TEST(NvrtcFind, ALibraryThatIsNotNvrtcIsAnError) {

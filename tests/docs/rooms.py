@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that each room of src/ includes only what docs/design.md allows it to, that each folder of src/plan includes
-only itself and folders on lower floors there, and that nothing stands at the root of the repository that
-docs/design.md does not name.
+only itself and folders on lower floors there, that nothing stands at the root of the repository that docs/design.md
+does not name, and that tests, which run side by side, write into folders of their own alone.
 
 Usage: rooms.py [FOLDER]     FOLDER is the repository's root (default: this script's repository).
 """
@@ -55,6 +55,14 @@ def upward(root, design):
                 yield f"{path.relative_to(root)}: includes {included}, which is on no lower floor"
 
 
+def shared_folders(root):
+    """Tests that write into a folder which others have, too: tests/temporary_folder.h gives each its own."""
+    for path in sorted((root / "tests").rglob("*")):
+        if path.suffix in {".h", ".cpp"} and path.name != "temporary_folder.h":
+            if found := re.search(r"\b(TempDir|mkdtemp|tmpnam|mkstemp)\(", path.read_text(encoding="utf-8")):
+                yield f"{path.relative_to(root)}: {found[1]} is for tests/temporary_folder.h alone"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]).resolve()
     design = (root / "docs/design.md").read_text(encoding="utf-8")
@@ -71,6 +79,7 @@ def main():
                 if allowed[room] is not None and other not in allowed[room]:
                     problems.append(f"{path.relative_to(root)}: src/{room} may not include src/{other}")
     problems += upward(root, design)
+    problems += shared_folders(root)
     for line in problems:
         print(line, file=sys.stderr)
     sys.exit(1 if problems else 0)

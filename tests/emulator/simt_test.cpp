@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "../temporary_folder.h"
 #include "emulator_fixture.h"
 
 namespace attnjit::emulator {
@@ -300,7 +301,8 @@ TEST(SimtRuns, CountInstructionsBytesAndConflicts) {
 
 TEST(SimtRuns, WriteATrace) {
   EmulatorOptions options;
-  options.trace_file = ::testing::TempDir() + "emulator_trace.json";
+  const test::TemporaryFolder folder;
+  options.trace_file = folder / "trace.json";
   std::vector<EmulatorBuffer> buffers{i32_buffer("out", std::vector<int>(32))};
   run(simt(), recipe_of("pingpong", {1, 1, 1}, {64, 1, 1}, {pointer("out"), scalar(5)}), buffers,
       options);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "../temporary_folder.h"
 #include "emulator/model/numeric.h"
 #include "emulator_fixture.h"
 
@@ -115,7 +116,8 @@ TEST(GemmCounts, OfUnitsAndOfTheTrace) {
   recipe.dynamic_smem = 3 * 32768;
   EmulatorOptions options = isa(1);
   options.stats = true;
-  options.trace_file = ::testing::TempDir() + "emulator_gemm_trace.json";
+  const test::TemporaryFolder folder;
+  options.trace_file = folder / "trace.json";
   const EmulatorReport report =
       run(load_module(test_file("kernels/gemm.sm_100a.ptx")), recipe, buffers, options);
   ASSERT_TRUE(report.passed) << words(report);

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "../temporary_folder.h"
 #include "attnjit/service.h"
 #include "fake_cuda.h"
 #include "test_cubin.h"
@@ -102,23 +103,6 @@ class FakeCompiler final : public Compiler {
   bool last_source_trusted = false;
 };
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = std::filesystem::temp_directory_path() / "attnjit-test-XXXXXX";
-    if (mkdtemp(name.data()) == nullptr) std::abort();
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 inline AttentionSpec test_spec(int num_q_heads = 8) {
   AttentionSpec spec;
   spec.arch = Arch::kSm90a;
@@ -193,7 +177,7 @@ class ServiceFixture : public ::testing::Test {
 
   fake::FakeCuda& cuda_;
   std::shared_ptr<FakeCompiler> compiler_;
-  TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
   std::mutex log_mutex_;
   std::vector<std::string> log_;
   std::unique_ptr<Service> service_;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "../temporary_folder.h"
 #include "verify/random.h"
 
 namespace attnjit::verify {
@@ -60,7 +61,8 @@ TEST(Npy, RoundTripsEveryShape) {
 }
 
 TEST(Npy, FilesRoundTrip) {
-  const std::string path = testing::TempDir() + "attnjit_npy_test.npy";
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "tensor.npy";
   Tensor tensor = make_tensor(Dtype::kF32, {300, 7});
   for (int i = 0; i < 2100; ++i) tensor.as<float>()[i] = static_cast<float>(i);
   ASSERT_TRUE(write_npy(path, tensor).ok());
@@ -70,7 +72,6 @@ TEST(Npy, FilesRoundTrip) {
   EXPECT_FALSE(read_npy(path, 100).ok());  // larger than allowed
   std::filesystem::resize_file(path, 8000);
   EXPECT_FALSE(read_npy(path).ok());
-  std::filesystem::remove(path);
 }
 
 TEST(Npy, RefusesWhatIsNoRegularFile) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "../temporary_folder.h"
 #include "verify/dump.h"
 #include "verify/npy.h"
 #include "verify/numeric.h"
@@ -20,8 +21,6 @@ const std::vector<ParamSpec> kDeclared{{"n", ParamSpec::Type::kI32},
                                        {"doc", ParamSpec::Type::kI32Array},
                                        {"w", ParamSpec::Type::kF32Array},
                                        {"m", ParamSpec::Type::kI32Matrix}};
-
-std::string temporary(const std::string& name) { return testing::TempDir() + name; }
 
 TEST(Param, Scalars) {
   const ParamArgument n = parse_param("n=-17", kDeclared).value();
@@ -70,7 +69,8 @@ TEST(Param, AnArrayThatIsGivenIsCountedAsItIs) {
 }
 
 TEST(Param, FilesAreConvertedWhereNothingIsLost) {
-  const std::string path = temporary("attnjit_param.npy");
+  const test::TemporaryFolder temporary;
+  const std::string path = temporary / "array.npy";
   Tensor wide = make_tensor(Dtype::kI64, {3});
   for (int i = 0; i < 3; ++i) wide.as<std::int64_t>()[i] = i - 1;
   ASSERT_TRUE(write_npy(path, wide).ok());
@@ -104,7 +104,8 @@ TEST(Dump, WritesEverythingThatExists) {
   Tensor o = make_tensor(Dtype::kBf16, problem.o_shape());
   store_float(o, 0, 1.5F);
   const Tensor lse = make_tensor(Dtype::kF32, problem.lse_shape());
-  const std::string folder = temporary("attnjit_dump/deep");
+  const test::TemporaryFolder temporary;
+  const std::string folder = temporary / "dump/deep";
   ASSERT_TRUE(dump(folder, problem, {}, o, &lse).ok());
 
   const auto shape = [&](const char* name) { return read_npy(folder + "/" + name).value().shape; };
@@ -129,7 +130,6 @@ TEST(Dump, WritesEverythingThatExists) {
   Result<SpecDocument> again = spec_from_json(text);
   ASSERT_TRUE(again.ok()) << again.error().to_string();
   EXPECT_EQ(again->spec.mask.window, 9);
-  std::filesystem::remove_all(temporary("attnjit_dump"));
 }
 
 TEST(Dump, AFolderThatCannotBeMadeIsAnError) {

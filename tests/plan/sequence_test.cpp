@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -89,6 +92,46 @@ TEST(Sequence, LaunchesFollowThePlan) {
     for (std::size_t i = 0; i < plan.workspaces.size(); ++i) {
       EXPECT_EQ(sequence->workspaces[i].name, name_of(plan.workspaces[i]));
       EXPECT_GT(sequence->workspaces[i].bytes, 0) << sequence->workspaces[i].name;
+    }
+  }
+}
+
+// docs/limits.md says so. An LSE is a number of a row of O, which has 64 at least.
+TEST(Sequence, PartsOfAChosenSplitTake256MiBAtMost) {
+  constexpr std::int64_t kMost = (std::int64_t{256} << 20) / 64 * 65 + 4096;
+  std::mt19937 random(1);
+  const auto log_uniform = [&](int most_bits) {
+    return static_cast<std::int32_t>(
+        std::exp2(std::uniform_real_distribution<double>(0, most_bits)(random)));
+  };
+  for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
+    for (const auto mask : {MaskSpec::Kind::kNull, MaskSpec::Kind::kCustom}) {
+      int split = 0;
+      std::int64_t most = 0;
+      for (int i = 0; i < 3000; ++i) {
+        AttentionSpec spec;
+        spec.arch = arch;
+        spec.num_q_heads = 32;
+        spec.group = 4;
+        spec.qk_depth = 64 << random() % 2;
+        spec.num_partitions = 0;
+        spec.mask.kind = mask;
+        spec.mask.custom.name = "m";
+        if (mask == MaskSpec::Kind::kCustom) spec.mask.custom.code = "q_idx >= kv_idx";
+        const auto shapes = plan_test::shapes_of(log_uniform(6), log_uniform(15), log_uniform(21));
+        const auto sequence = plan_launch(plan_of(spec), shapes, {}, {});
+        ASSERT_TRUE(sequence) << sequence.error().to_string();
+        std::int64_t bytes = 0;
+        for (const Workspace& workspace : sequence->workspaces) {
+          if (workspace.name.starts_with("partial")) bytes += workspace.bytes;
+        }
+        split += bytes > 0 ? 1 : 0;
+        most = std::max(most, bytes);
+        ASSERT_LE(bytes, kMost) << shapes.batch << " x " << shapes.q_len << " rows of "
+                                << shapes.kv_len << " keys";
+      }
+      EXPECT_GT(split, 100);
+      EXPECT_GT(most, kMost / 20);
     }
   }
 }

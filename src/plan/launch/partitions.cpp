@@ -187,11 +187,13 @@ PartitionChoice cut_partitions(const SplitWork& work, const LaunchShapes& shapes
 std::int32_t best_partitions(const SplitWork& work, const SmRates& rates,
                              const DeviceShape& device) {
   constexpr std::int64_t kMaxPartitions = 64;
+  constexpr double kMaxPartialBytes = 256.0 * (1 << 20);
   constexpr double kWorthwhile = 0.995;
   const SplitTimes times(work, rates, device.sm_count);
   std::int64_t best = 1;
   double least = times.of(1);
   for (std::int64_t parts = 2; parts <= std::min(work.kv_tiles, kMaxPartitions); ++parts) {
+    if (static_cast<double>(parts) * work.rows * work.row_bytes > kMaxPartialBytes) break;
     if (times.least_from(parts) > least) break;
     const double time = times.of(parts);
     // More parts are more partial results: they are to gain something.

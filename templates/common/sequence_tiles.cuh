@@ -15,6 +15,7 @@ struct SequenceTiling {
   static constexpr bool kKvLens = true;
   static constexpr bool kPairTiles = Config::kPairTiles;
   static constexpr bool kPartsOutside = false;
+  enum : bool { kHeadsInside = false };
   /// Of a tile, at least; where tiles are cut.
   static constexpr int kTilePositions = ceil_div(Config::kTileM, kPackedHeads<Config>);
   template <class Arguments>

@@ -30,6 +30,7 @@ namespace attnjit {
 ///   kKvLens             whether sequences differ in kv_len
 ///   kPairTiles          whether later rows see more keys
 ///   kPartsOutside       whether a part's tiles follow one another, and not a tile's parts
+///   kHeadsInside        whether tiles of one rank follow one another, of all heads
 ///   heads(arguments)    heads, or groups of heads that share tiles
 ///   tiles(q_len, arguments)    of a head
 ///   few_rows(q_len)     where tiles are claimed: whether a tile waits for K and V
@@ -124,7 +125,11 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     const int tiles = Tiling::tiles(work.lengths.q, arguments);
     bool by_rank = false;
     if constexpr (Tiling::kPairTiles) by_rank = work.lengths.kv < kFewRows * work.lengths.q;
-    if (by_rank) {
+    if constexpr (Tiling::kHeadsInside) {
+      const int heads = Tiling::heads(arguments);
+      work.rank = quotient(tile, heads);
+      work.head = tile - work.rank * heads;
+    } else if (by_rank) {
       if constexpr (Tiling::kPairTiles) place_by_rank(work, tile, tiles);
     } else {
       work.head = quotient(tile, tiles);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The spare warp where it finds a CTA's work tiles: it announces them to every other role.
+// The spare warp where it finds a CTA's work tiles, or its only one: it announces them to every
+// other role.
 #pragma once
 
 #include "common/cut_list.cuh"
@@ -34,7 +35,30 @@ ATTNJIT_DEVICE WorkTile work_of(const SequenceTile& tile, const Arguments& argum
     work.seen_1 = intersect(work.seen_1, part);
   }
   find_last_tile<Config>(work, arguments);
+  // What a pair sees is both CTAs': each has every second tile of 128 rows.
+  if constexpr (Layout::kPair) work.first_position += cluster_rank() * Layout::kPositions;
   return work;
+}
+
+/// Finds the only work tile of a CTA, and says it to all roles, which begin behind a barrier. One
+/// warp. NOTE: for compile time: where each role counted for itself that was five copies of code.
+template <class Config, class Mask, class Arguments, class Params>
+ATTNJIT_DEVICE void find_only_work(const Smem<Config>& smem, const Arguments& arguments,
+                                   const Params& params) {
+  const int lane = static_cast<int>(threadIdx.x & 31u);
+  WorkTile work{};
+  bool none = false;
+  if constexpr (Config::kRagged) {
+    // The grid has a CTA for each tile that the rows can fill, and may have more.
+    SequenceList<Config, Mask, SequenceTiling<Config>, Arguments, Params> list(arguments, params,
+                                                                               lane, CutWords{});
+    list.find();
+    none = list.done();
+    if (!none) work = work_of<Config, Mask>(list.tile(), arguments, params);
+  } else {
+    work = work_tile_at<Config, Mask>(worker<Config>(), arguments, params);
+  }
+  if (lane == 0) store_work<Config>(smem.work_slot(0), work, none);
 }
 
 /// The tiles of sequences as work tiles, where some are cut.
@@ -75,7 +99,7 @@ struct TakenList {
   }
   ATTNJIT_DEVICE WorkTile tile() const {
     smem.next_work_tile();
-    return work_tile_at<Config, Mask>(index, {}, arguments, params);
+    return work_tile_at<Config, Mask>(index, arguments, params);
   }
 };
 

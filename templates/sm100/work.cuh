@@ -187,7 +187,8 @@ struct SequenceTiling {
   static constexpr bool kKvLens = LayoutOf<Config>::kKvLens;
   static constexpr bool kPairTiles = cuts_tiles<Config>();
   static constexpr bool kPartsOutside = false;
-  // NOTE: not a variable, which kernels that cut nothing would have, too.
+  // NOTE: not variables, which kernels that do not ask for them would have, too.
+  enum : bool { kHeadsInside = Config::kOneWorkTile };
   enum : int { kTilePositions = Config::kNumQo * LayoutOf<Config>::kTileStep };
   template <class Arguments>
   ATTNJIT_DEVICE static int heads(const Arguments& arguments) {
@@ -305,66 +306,26 @@ ATTNJIT_DEVICE void find_last_tile(WorkTile& work, const Arguments& arguments) {
   }
 }
 
-/// A sequence of a ragged batch, and one of its query tiles; none: -1.
-struct RaggedPlace {
-  int sequence, tile;
-};
-
-/// Ragged batches: what a CTA computes; nothing where there are fewer tiles than CTAs. One warp.
-/// The last tile of a sequence, the longest under a causal mask, comes first; the heads of a tile
-/// follow one another.
-template <class Config, class Arguments>
-ATTNJIT_DEVICE RaggedPlace find_ragged(const Arguments& arguments) {
-  constexpr u32 kAll = 0xffffffffu;
-  const int lane = static_cast<int>(threadIdx.x & 31u);
-  int rank = worker<Config>() / (arguments.num_q_heads / LayoutOf<Config>::kFused);
-  for (int first = 0; first < arguments.batch; first += 32) {
-    int tiles = 0;
-    if (first + lane < arguments.batch) {
-      tiles =
-          tiles_of<Config>(Sequences<Config, Arguments>{arguments}.rows(first + lane), arguments);
-    }
-    const int sum = warp_sum_through(tiles, lane);
-    const u32 past = __ballot_sync(kAll, rank < sum);
-    if (past != 0) {
-      const int winner = __ffs(static_cast<int>(past)) - 1;
-      return {first + winner, __shfl_sync(kAll, sum, winner) - 1 - rank};
-    }
-    rank -= __shfl_sync(kAll, sum, 31);
-  }
-  return {-1, 0};
-}
-
-/// The work tile of CTA or pair `index`, of sequences of one length or, at `place`, of a ragged
-/// batch. Heads come in sections whose keys and values fit L2 together; within a section the last
-/// queries, the longest under a causal mask, come first, and its heads follow one another.
+/// The work tile of CTA or pair `index`, of sequences of one length. Heads come in sections whose
+/// keys and values fit L2 together; within a section the last queries, the longest under a causal
+/// mask, come first, and its heads follow one another.
 template <class Config, class Mask, class Arguments, class Params>
-ATTNJIT_DEVICE WorkTile work_tile_at(int index, RaggedPlace place, const Arguments& arguments,
-                                     const Params& params) {
+ATTNJIT_DEVICE WorkTile work_tile_at(int index, const Arguments& arguments, const Params& params) {
   using Layout = LayoutOf<Config>;
   WorkTile work;
-  int rank;
   const int heads = arguments.num_q_heads / Layout::kFused;
-  if constexpr (Config::kRagged) {
-    work.batch = place.sequence;
-    work.head = index % heads * Layout::kFused;
-    work.q_begin = Sequences<Config, Arguments>{arguments}.row_begin(work.batch);
-    work.q_len = Sequences<Config, Arguments>{arguments}.rows(work.batch);
-    rank = place.tile;
-  } else {
-    const int section_tiles = arguments.section_heads * arguments.m_tiles;
-    const int section = quotient(index, section_tiles);
-    const int in_section = index - section * section_tiles;
-    const int first = section * arguments.section_heads;
-    const int heads_here = min(arguments.section_heads, arguments.total_heads - first);
-    rank = quotient(in_section, heads_here);
-    const int item = first + in_section - rank * heads_here;
-    rank = arguments.m_tiles - 1 - rank;
-    work.batch = quotient(item, heads);
-    work.head = (item - work.batch * heads) * Layout::kFused;
-    work.q_begin = 0;
-    work.q_len = arguments.q_len;
-  }
+  const int section_tiles = arguments.section_heads * arguments.m_tiles;
+  const int section = quotient(index, section_tiles);
+  const int in_section = index - section * section_tiles;
+  const int first = section * arguments.section_heads;
+  const int heads_here = min(arguments.section_heads, arguments.total_heads - first);
+  const int place = quotient(in_section, heads_here);
+  const int item = first + in_section - place * heads_here;
+  const int rank = arguments.m_tiles - 1 - place;
+  work.batch = quotient(item, heads);
+  work.head = (item - work.batch * heads) * Layout::kFused;
+  work.q_begin = 0;
+  work.q_len = arguments.q_len;
   work.kv_head = quotient(work.head, Config::kGroup);
   work.kv_len = Sequences<Config, Arguments>{arguments}.keys(work.batch, work.q_len);
   work.first_position = rank * work_positions<Config>(arguments);
@@ -454,21 +415,6 @@ struct SaidWork {
   }
 };
 
-/// Finds the only work tile of a CTA, and says it to all roles, which begin behind a barrier. One
-/// warp. NOTE: for compile time: where each role counted for itself that was five copies of code.
-template <class Config, class Mask, class Arguments, class Params>
-ATTNJIT_DEVICE void find_only_work(const Smem<Config>& smem, const Arguments& arguments,
-                                   const Params& params) {
-  RaggedPlace place{0, 0};
-  if constexpr (Config::kRagged) place = find_ragged<Config>(arguments);
-  const bool none = place.sequence < 0;
-  WorkTile work{};
-  if (!none) {
-    work = work_tile_at<Config, Mask>(worker<Config>(), place, arguments, params);
-  }
-  if ((threadIdx.x & 31u) == 0) store_work<Config>(smem.work_slot(0), work, none);
-}
-
 /// The only work tile of a CTA, which was found.
 template <class Config>
 struct OnlyWork {
@@ -521,7 +467,7 @@ struct WorkList {
   /// The work tile that the list is at; asked for once.
   ATTNJIT_DEVICE WorkTile tile() const {
     smem.next_work_tile();
-    return work_tile_at<Config, Mask>(index, {}, arguments, params);
+    return work_tile_at<Config, Mask>(index, arguments, params);
   }
   /// The same again, or what of it says where its keys lie, in registers that need not be kept
   /// until then.

@@ -10,7 +10,7 @@ namespace attnjit {
 /// The sequences whose tiles are cut are a line of ticks. Of each the heads follow one another (or
 /// packed heads), of a head its tiles from the last rows to the first, and of a tile its KV tiles
 /// from the last to the first, each of which takes some ticks (common/cuts.cuh). After the last one
-/// come kTileTicks which are nobody's. A run has the KV tiles whose first tick it has.
+/// come Tiling::kTileTicks which are nobody's. A run has the KV tiles whose first tick it has.
 template <class Config, class Mask, class Tiling, class Arguments, class Params>
 struct CutLine : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   static constexpr u32 kAll = 0xffffffffu;
@@ -24,7 +24,7 @@ struct CutLine : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     return nominal_steps<Config, Mask, Tiling>(its, params);
   }
   ATTNJIT_DEVICE int tile_ticks(Lengths its) const {
-    return steps(its) * step_ticks<Tiling>(its.q) + kTileTicks;
+    return steps(its) * step_ticks<Tiling>(its.q) + Tiling::kTileTicks;
   }
   /// A sequence's work tiles, all heads together.
   ATTNJIT_DEVICE int tiles(int rows) const {
@@ -71,6 +71,7 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
 
  private:
   using Kinds = TileKinds<Tiling>;
+  static constexpr int kRunTicks = kRunSteps * Tiling::kFewTicks;
   struct Choice {
     int longest = 0x7fffffff;  ///< ticks of tiles that are not cut
     int runs = 0, length = 1;  ///< and ticks of each
@@ -82,7 +83,8 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
     const float steps = (kinds.few_time + kinds.full_time) * (1.0f / Config::kTileN);
     // Of a tile half of a KV tile is past its last key.
     return static_cast<float>(Tiling::heads(arguments)) *
-           (steps * kFewTicks + (kinds.few_tiles + kinds.full_tiles) * (kTileTicks + 1));
+           (steps * Tiling::kFewTicks +
+            (kinds.few_tiles + kinds.full_tiles) * (Tiling::kTileTicks + 1));
   }
 
   /// Of a batch: what is not cut, and of the others the tiles, their ticks, and the longest's.
@@ -107,10 +109,11 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
       const int of_sequence = this->tiles(its.q);
       if (own > longest) {
         sums.tiles += static_cast<float>(of_sequence);
-        sums.ticks += static_cast<u32>(of_sequence) * static_cast<u32>(own + kTileTicks);
-        const float ticks = static_cast<float>(of_sequence) * static_cast<float>(own + kTileTicks);
+        sums.ticks += static_cast<u32>(of_sequence) * static_cast<u32>(own + Tiling::kTileTicks);
+        const float ticks =
+            static_cast<float>(of_sequence) * static_cast<float>(own + Tiling::kTileTicks);
         sums.about += ticks;
-        sums.squares += ticks * static_cast<float>(own + kTileTicks);
+        sums.squares += ticks * static_cast<float>(own + Tiling::kTileTicks);
       } else {
         sums.whole_tiles += of_sequence;
         sums.whole.template add<Mask>(sequence, *this, params);
@@ -142,17 +145,19 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
         const auto line = static_cast<int>(sums.ticks);
         const int wanted = static_cast<int>(ceilf(__fdividef(sums.about, share)));
         const int most_runs = max(ctas - (whole > 0 ? 1 : 0), 1);
-        choice.length = max(quotient(line - 1, min(max(wanted, 1), most_runs)) + 1, kFullTicks);
+        choice.length =
+            max(quotient(line - 1, min(max(wanted, 1), most_runs)) + 1, Tiling::kFullTicks);
         runs = quotient(line - 1, choice.length) + 1;
       }
       choice.longest = longest;
       choice.runs = runs;
       choice.front = sums.whole.ctas_at_front(*this, ctas - runs);
       choice.tiles = sums.whole_tiles;
-      const float limit = fmaxf(kCutShare * share, static_cast<float>(kLeastCut));
+      const float limit =
+          fmaxf(kCutShare * share, static_cast<float>(kLeastCut * Tiling::kFewTicks));
       if (!may_cut || runs > 0 || static_cast<float>(sums.most) <= limit) return choice;
       // Where one tile is worth a cut, shorter ones are cut with it: CTAs would wait for them.
-      longest = static_cast<int>(fmaxf(kCutShare * share, kLeastCut / 4));
+      longest = static_cast<int>(fmaxf(kCutShare * share, kLeastCut * Tiling::kFewTicks / 4));
     }
   }
 
@@ -188,7 +193,7 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
       const Lengths its = this->lengths(sequence);
       const int each = this->tile_ticks(its);
       const int left = each - (place.words[1] - quotient(place.words[1], each) * each);
-      if (left < kTileTicks + step_ticks<Tiling>(its.q)) {
+      if (left < Tiling::kTileTicks + step_ticks<Tiling>(its.q)) {
         // The tile's last KV tile is the run's before: on to the next tile.
         place.words[1] += left;
         place.words[2] -= left;
@@ -264,7 +269,7 @@ struct CutTileList : List {
     const Lengths its = line.lengths(sequence);
     const int step = step_ticks<Tiling>(its.q);
     const int steps = line.steps(its);
-    const int tile_ticks = steps * step + kTileTicks;
+    const int tile_ticks = steps * step + Tiling::kTileTicks;
     const int place = quotient(offset, tile_ticks);
     const int begin = offset - place * tile_ticks;  // ticks of the tile that runs before have
     const int tiles_of_head = Tiling::tiles(its.q, arguments);

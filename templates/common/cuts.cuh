@@ -15,10 +15,10 @@
 
 namespace attnjit {
 
-/// Ticks of a KV tile's products with rows that are few, which wait for their keys, and with those
-/// of a full tile: measured of both in one launch, on an H200 at depth 128.
-constexpr int kFewTicks = 2, kFullTicks = 3;
-constexpr float kFullTime = static_cast<float>(kFullTicks) / kFewTicks;
+/// What an architecture's Tiling says of its tiles, in ticks:
+///   kFewTicks     of a KV tile's products with rows that are few, which wait for their keys
+///   kFullTicks    with those of a full tile
+///   kTileTicks    that a work tile takes beside its KV tiles
 
 /// Tiles of a head (or of packed heads) of each kind, and the time that they take: in keys of a
 /// tile whose rows are few.
@@ -44,7 +44,7 @@ struct TileKinds {
       few_time += time;
     } else {
       full_tiles += tiles;
-      full_time += kFullTime * time;
+      full_time += static_cast<float>(Tiling::kFullTicks) / Tiling::kFewTicks * time;
     }
   }
   /// Adds up those of a warp's lanes.
@@ -85,23 +85,21 @@ struct TileKinds {
   }
 };
 
-/// Ticks that a work tile takes beside its KV tiles.
-constexpr int kTileTicks = 6;
-
-/// Tiles are cut that take more of a CTA's mean share than this, and more ticks than these.
+/// Tiles are cut that take more of a CTA's mean share than this, and longer than so many KV tiles
+/// of few rows.
 constexpr float kCutShare = 0.25f;
-constexpr int kLeastCut = 48;
+constexpr int kLeastCut = 24;
 /// Where the longest takes more than so many times a CTA's share, and what a run's begin and end
-/// take.
+/// take, in such KV tiles.
 constexpr float kMuchLonger = 1.1f;
-constexpr int kRunTicks = 14;
+constexpr int kRunSteps = 7;
 /// And of a sequence that has so many keys for each row, whose tiles are about as long as one
 /// another. Those of others come from the longest to the shortest, which evens them out.
 constexpr int kLeastKeysPerRow = 4;
 
 template <class Tiling>
 ATTNJIT_DEVICE int step_ticks(int rows) {
-  return Tiling::few_rows(rows) ? kFewTicks : kFullTicks;
+  return Tiling::few_rows(rows) ? Tiling::kFewTicks : Tiling::kFullTicks;
 }
 
 /// The KV tiles of a sequence's last rows. Of other tiles of its rows there may be fewer, or more:

@@ -190,6 +190,12 @@ struct SequenceTiling {
   // NOTE: not variables, which kernels that do not ask for them would have, too.
   enum : bool { kHeadsInside = Config::kOneWorkTile };
   enum : int { kTilePositions = Config::kNumQo * LayoutOf<Config>::kTileStep };
+  // By the clock, of launches of equal tiles.
+  enum : int {
+    kFewTicks = Config::kWidensKv ? 6 : 9,
+    kFullTicks = 10,
+    kTileTicks = LayoutOf<Config>::kOOverQ ? 30 : 6
+  };
   template <class Arguments>
   ATTNJIT_DEVICE static int heads(const Arguments& arguments) {
     return arguments.num_q_heads / LayoutOf<Config>::kFused;

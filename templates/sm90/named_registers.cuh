@@ -221,8 +221,8 @@ struct OutputRegisters {
   ATTNJIT_NAMES112(P)       \
   "," P "112," P "113," P "114," P "115," P "116," P "117," P "118," P "119," ATTNJIT_N8(P, "12")
 
-/// O += A * B as Wgmma::rs() of common/wgmma.cuh, of a set's registers. The N values below are the
-/// ones that plans use.
+/// O += A * B of a set's registers, A from registers. The N values below are the ones that plans
+/// use.
 template <int N>
 struct OutputWgmma;
 
@@ -236,13 +236,7 @@ struct OutputWgmma;
   struct OutputWgmma<N> {                                                  \
     template <WgmmaOperand kOperand, int kSet>                             \
     ATTNJIT_DEVICE static void rs(u32 a0, u32 a1, u32 a2, u32 a3, u64 b) { \
-      if constexpr (kOperand == WgmmaOperand::kE4m3) {                     \
-        ATTNJIT_OUTPUT_RS(N, C, "k32.f32.e4m3.e4m3", "1, 1");              \
-      } else if constexpr (kOperand == WgmmaOperand::kBf16) {              \
-        ATTNJIT_OUTPUT_RS(N, C, "k16.f32.bf16.bf16", "1, 1, 1");           \
-      } else {                                                             \
-        ATTNJIT_OUTPUT_RS(N, C, "k16.f32.f16.f16", "1, 1, 1");             \
-      }                                                                    \
+      ATTNJIT_BY_OPERAND(ATTNJIT_OUTPUT_RS, N, C, "1")                     \
     }                                                                      \
   };
 
@@ -255,8 +249,8 @@ ATTNJIT_OUTPUT_WGMMA(192, 96)
 ATTNJIT_OUTPUT_WGMMA(224, 112)
 ATTNJIT_OUTPUT_WGMMA(256, 128)
 
-/// S (+)= A * B as Wgmma::ss() of common/wgmma.cuh; rs(): A is a step of Q that is held. The N
-/// values below are the ones that plans use.
+/// S (+)= A * B, both from shared memory; rs(): A is a step of Q that is held. The N values below
+/// are the ones that plans use.
 template <int N>
 struct ScoreWgmma;
 
@@ -279,23 +273,11 @@ struct ScoreWgmma;
   struct ScoreWgmma<N> {                                                    \
     template <WgmmaOperand kOperand, bool kAccumulate, int kSet, int kStep> \
     ATTNJIT_DEVICE static void rs(u64 b) {                                  \
-      if constexpr (kOperand == WgmmaOperand::kE4m3) {                      \
-        ATTNJIT_SCORE_RS(N, C, "k32.f32.e4m3.e4m3", "1, 1");                \
-      } else if constexpr (kOperand == WgmmaOperand::kBf16) {               \
-        ATTNJIT_SCORE_RS(N, C, "k16.f32.bf16.bf16", "1, 1, 0");             \
-      } else {                                                              \
-        ATTNJIT_SCORE_RS(N, C, "k16.f32.f16.f16", "1, 1, 0");               \
-      }                                                                     \
+      ATTNJIT_BY_OPERAND(ATTNJIT_SCORE_RS, N, C, "0")                       \
     }                                                                       \
     template <WgmmaOperand kOperand, bool kAccumulate, int kSet>            \
     ATTNJIT_DEVICE static void ss(u64 a, u64 b) {                           \
-      if constexpr (kOperand == WgmmaOperand::kE4m3) {                      \
-        ATTNJIT_SCORE_SS(N, C, "k32.f32.e4m3.e4m3", "1, 1");                \
-      } else if constexpr (kOperand == WgmmaOperand::kBf16) {               \
-        ATTNJIT_SCORE_SS(N, C, "k16.f32.bf16.bf16", "1, 1, 0, 0");          \
-      } else {                                                              \
-        ATTNJIT_SCORE_SS(N, C, "k16.f32.f16.f16", "1, 1, 0, 0");            \
-      }                                                                     \
+      ATTNJIT_BY_OPERAND(ATTNJIT_SCORE_SS, N, C, "0, 0")                    \
     }                                                                       \
   };
 
@@ -330,6 +312,7 @@ ATTNJIT_SCORE_WGMMA(224, 112)
 #undef ATTNJIT_SCORE_RS
 #undef ATTNJIT_SCORE_SS
 #undef ATTNJIT_SCORE_WGMMA
+#undef ATTNJIT_BY_OPERAND
 
 template <class Config>
 using OutputOf = OutputRegisters<LayoutOf<Config>::kPvColumns / 2, LayoutOf<Config>::kPvFirst / 2,

@@ -118,8 +118,8 @@ ATTNJIT_DEVICE void issue_row_sums(float (&sums)[4], const u32 (&p)[LayoutOf<Con
   const u64 ones = plain_matrix_descriptor<kOnesBytes / 2>(ones_address);
 #pragma unroll
   for (int step = 0; step < Layout::kPvSteps; ++step) {
-    Wgmma<8>::template rs<Layout::kPvOperand>(sums, p[4 * step], p[4 * step + 1], p[4 * step + 2],
-                                              p[4 * step + 3], ones, step > 0);
+    wgmma_n8<Layout::kPvOperand>(sums, p[4 * step], p[4 * step + 1], p[4 * step + 2],
+                                 p[4 * step + 3], ones, step > 0);
   }
 }
 

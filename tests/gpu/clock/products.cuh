@@ -2,8 +2,8 @@
 // A warpgroup's products of the shapes and operand places that the kernels use.
 #pragma once
 
-#include "common/wgmma.cuh"
 #include "device.cuh"
+#include "wgmma_shapes.cuh"
 
 namespace attnjit::clock_bench {
 

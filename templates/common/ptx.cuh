@@ -321,23 +321,25 @@ ATTNJIT_DEVICE void prefetch_tensor_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
+/// What a load's name says where its barrier may be that of either CTA of a pair.
+template <bool kPair>
+struct LoadGroup {
+  static constexpr const char text[] = "";
+};
+template <>
+struct LoadGroup<true> {
+  static constexpr const char text[] = ".cta_group::2";
+};
+
 /// cp.async.bulk.tensor.3d, global to shared (9.7.9.27). kPair: see tma_load_4d.
 template <bool kPair = false>
 ATTNJIT_DEVICE void tma_load_3d(u32 destination, const TensorMap* map, u32 barrier, int c0, int c1,
                                 int c2, u64 policy) {
-  if constexpr (kPair) {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.cta_group::2"
-        ".L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(destination),
-        "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "l"(policy)
-        : "memory");
-  } else {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(destination),
-        "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "l"(policy)
-        : "memory");
-  }
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes%7"
+      ".L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "l"(policy), "C"(LoadGroup<kPair>::text)
+      : "memory");
 }
 
 /// cp.async.bulk.tensor.3d, shared to global (9.7.9.27): elements out of bounds are left out.
@@ -353,19 +355,12 @@ ATTNJIT_DEVICE void tma_store_3d(const TensorMap* map, u32 source, int c0, int c
 template <bool kPair = false>
 ATTNJIT_DEVICE void tma_load_4d(u32 destination, const TensorMap* map, u32 barrier, int c0, int c1,
                                 int c2, int c3, u64 policy) {
-  if constexpr (kPair) {
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.cta_group::2"
-        ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(destination),
-        "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
-        : "memory");
-  } else {
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(destination),
-        "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
-        : "memory");
-  }
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes%8"
+      ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy),
+      "C"(LoadGroup<kPair>::text)
+      : "memory");
 }
 
 /// The same to the CTAs of the cluster whose bits `ctas` has, each at the same place, where a
@@ -394,19 +389,12 @@ ATTNJIT_DEVICE void tma_store_4d(const TensorMap* map, u32 source, int c0, int c
 template <bool kPair = false>
 ATTNJIT_DEVICE void tma_load_5d(u32 destination, const TensorMap* map, u32 barrier, int c0, int c1,
                                 int c2, int c3, int c4, u64 policy) {
-  if constexpr (kPair) {
-    asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.cta_group::2"
-        ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(destination),
-        "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "l"(policy)
-        : "memory");
-  } else {
-    asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(destination),
-        "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "l"(policy)
-        : "memory");
-  }
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes%9"
+      ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "l"(policy),
+      "C"(LoadGroup<kPair>::text)
+      : "memory");
 }
 
 /// cp.async.bulk.tensor.5d, shared to global (9.7.9.27): elements out of bounds are left out.

@@ -16,6 +16,10 @@
 
 namespace attnjit {
 
+/// The N of an instruction's cta_group::N.
+template <bool kPair>
+inline constexpr int kCtaGroup = kPair ? 2 : 1;
+
 // ---- Allocation (9.7.16.7.1) ------------------------------------------------------------------
 
 /// tcgen05.alloc: a whole warp; writes the address of kColumns columns to shared memory. Of a pair
@@ -24,41 +28,25 @@ template <int kColumns, bool kPair = false>
 ATTNJIT_DEVICE void tcgen05_alloc(u32 address_slot) {
   static_assert(kColumns >= 32 && kColumns <= 512 && (kColumns & (kColumns - 1)) == 0,
                 "tensor memory is allocated in powers of two from 32 to 512 columns");
-  if constexpr (kPair) {
-    asm volatile(
-        "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(address_slot),
-        "n"(kColumns)
-        : "memory");
-  } else {
-    asm volatile(
-        "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(address_slot),
-        "n"(kColumns)
-        : "memory");
-  }
+  asm volatile(
+      "tcgen05.alloc.cta_group::%2.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(address_slot),
+      "n"(kColumns), "n"(kCtaGroup<kPair>)
+      : "memory");
 }
 
 /// tcgen05.relinquish_alloc_permit: a whole warp; the CTA allocates no more.
 template <bool kPair = false>
 ATTNJIT_DEVICE void tcgen05_relinquish_alloc_permit() {
-  if constexpr (kPair) {
-    asm volatile("tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;" ::: "memory");
-  } else {
-    asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory");
-  }
+  asm volatile("tcgen05.relinquish_alloc_permit.cta_group::%0.sync.aligned;" ::"n"(kCtaGroup<kPair>)
+               : "memory");
 }
 
 /// tcgen05.dealloc: a whole warp. Of a pair a warp of each CTA.
 template <int kColumns, bool kPair = false>
 ATTNJIT_DEVICE void tcgen05_dealloc(u32 address) {
-  if constexpr (kPair) {
-    asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, %1;" ::"r"(address),
-                 "n"(kColumns)
-                 : "memory");
-  } else {
-    asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address),
-                 "n"(kColumns)
-                 : "memory");
-  }
+  asm volatile("tcgen05.dealloc.cta_group::%2.sync.aligned.b32 %0, %1;" ::"r"(address),
+               "n"(kColumns), "n"(kCtaGroup<kPair>)
+               : "memory");
 }
 
 // ---- Order (9.7.16.6, 9.7.16.11, 9.7.16.12) ---------------------------------------------------
@@ -75,30 +63,27 @@ ATTNJIT_DEVICE void tcgen05_fence_after() {
   asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 }
 
-/// tcgen05.commit: arrives once at the mbarrier when all earlier products of this thread are done;
-/// of a pair at the one of each CTA that lies there. Implies fence::before_thread_sync.
+/// tcgen05.commit: arrives once at the mbarrier of each CTA of a cluster of two that lies there,
+/// when all earlier products of this thread are done. Implies fence::before_thread_sync.
+template <bool kPair = false>
+ATTNJIT_DEVICE void tcgen05_commit_to_both(u32 barrier) {
+  asm volatile(
+      "tcgen05.commit.cta_group::%2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 "
+      "[%0], %1;" ::"r"(barrier),
+      "h"(static_cast<unsigned short>(3)), "n"(kCtaGroup<kPair>)
+      : "memory");
+}
+
+/// The same of a CTA's products at its own barrier; of a pair's at both CTAs'.
 template <bool kPair = false>
 ATTNJIT_DEVICE void tcgen05_commit(u32 barrier) {
   if constexpr (kPair) {
-    asm volatile(
-        "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 "
-        "[%0], %1;" ::"r"(barrier),
-        "h"(static_cast<unsigned short>(3))
-        : "memory");
+    tcgen05_commit_to_both<true>(barrier);
   } else {
     asm volatile(
         "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier)
         : "memory");
   }
-}
-
-/// The same of one CTA's products, at the barriers of both CTAs of a cluster of two that lie there.
-ATTNJIT_DEVICE void tcgen05_commit_to_both(u32 barrier) {
-  asm volatile(
-      "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 "
-      "[%0], %1;" ::"r"(barrier),
-      "h"(static_cast<unsigned short>(3))
-      : "memory");
 }
 
 /// tcgen05.wait::st: this thread's stores have reached tensor memory.
@@ -223,6 +208,16 @@ ATTNJIT_DEVICE void tcgen05_cp_128x256b(u32 address, u64 source) {
 
 /// What A and B are: fp16 and bf16 are kind::f16's, e4m3 is kind::f8f6f4's.
 enum class MmaOperand { kFp16, kBf16, kE4m3 };
+template <bool kE4m3>
+struct MmaKind {
+  static constexpr const char text[] = "f16";
+};
+template <>
+struct MmaKind<true> {
+  static constexpr const char text[] = "f8f6f4";
+};
+// Both numbers of a product's name, as a statement's operands.
+#define ATTNJIT_MMA_NAME "n"(kCtaGroup<kPair>), "C"(MmaKind<kOperand == MmaOperand::kE4m3>::text)
 
 /// The instruction descriptor of kind::f16 and kind::f8f6f4 (9.7.16.4.2): f32 result, M rows, N
 /// columns; A is K-major, B K-major or MN-major. e4m3 has fp16's code, in the other kind.
@@ -256,95 +251,58 @@ struct SmemDescriptor {
   ATTNJIT_DEVICE u64 at(int bytes) const { return (u64{kHigh} << 32) | low_at(bytes); }
 };
 
-#define ATTNJIT_MMA(group, kind, a, a_operand)                                               \
-  asm volatile(                                                                              \
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"                                            \
-      "tcgen05.mma.cta_group::" group ".kind::" kind " [%0], " a ", %2, %3, p;\n}" ::"r"(d), \
-      a_operand, "l"(b), "r"(instruction), "r"(accumulate)                                   \
-      : "memory")
-
 /// tcgen05.mma (9.7.16.10.9.1), kind::f8f6f4 for e4m3 and kind::f16 elsewhere: D (+)= A B over 32
 /// bytes of A's and B's columns, A and B in shared memory; one thread.
 template <MmaOperand kOperand, bool kPair = false>
 ATTNJIT_DEVICE void tcgen05_mma_ss(u32 d, u64 a, u64 b, u32 instruction, int accumulate) {
-  if constexpr (kOperand == MmaOperand::kE4m3 && kPair) {
-    ATTNJIT_MMA("2", "f8f6f4", "%1", "l"(a));
-  } else if constexpr (kOperand == MmaOperand::kE4m3) {
-    ATTNJIT_MMA("1", "f8f6f4", "%1", "l"(a));
-  } else if constexpr (kPair) {
-    ATTNJIT_MMA("2", "f16", "%1", "l"(a));
-  } else {
-    ATTNJIT_MMA("1", "f16", "%1", "l"(a));
-  }
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"
+      "tcgen05.mma.cta_group::%5.kind::%6 [%0], %1, %2, %3, p;\n}" ::"r"(d),
+      "l"(a), "l"(b), "r"(instruction), "r"(accumulate), ATTNJIT_MMA_NAME
+      : "memory");
 }
 
 /// The same with A in tensor memory, two or four elements a column: 8 columns are 32 bytes.
 template <MmaOperand kOperand, bool kPair = false>
 ATTNJIT_DEVICE void tcgen05_mma_ts(u32 d, u32 a, u64 b, u32 instruction, int accumulate) {
-  if constexpr (kOperand == MmaOperand::kE4m3 && kPair) {
-    ATTNJIT_MMA("2", "f8f6f4", "[%1]", "r"(a));
-  } else if constexpr (kOperand == MmaOperand::kE4m3) {
-    ATTNJIT_MMA("1", "f8f6f4", "[%1]", "r"(a));
-  } else if constexpr (kPair) {
-    ATTNJIT_MMA("2", "f16", "[%1]", "r"(a));
-  } else {
-    ATTNJIT_MMA("1", "f16", "[%1]", "r"(a));
-  }
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"
+      "tcgen05.mma.cta_group::%5.kind::%6 [%0], [%1], %2, %3, p;\n}" ::"r"(d),
+      "r"(a), "l"(b), "r"(instruction), "r"(accumulate), ATTNJIT_MMA_NAME
+      : "memory");
 }
 
-#undef ATTNJIT_MMA
-
 // Two products one behind the other, whose A are a_0 and a_1.
-#define ATTNJIT_MMA2(group, kind, make_a_0, a_0, make_a_1, a_1)                               \
-  asm volatile(                                                                               \
-      "{\n.reg .pred p;\n.reg .b64 a, b;\n.reg .b32 i, j;\n\t"                                \
-      "setp.ne.b32 p, %4, 0;\n\t" make_a_0                                                    \
-      "mov.b64 b, {%2, %5};\n\t"                                                              \
-      "tcgen05.mma.cta_group::" group ".kind::" kind " [%0], " a_0                            \
-      ", b, %3, p;\n\t"                                                                       \
-      "setp.eq.b32 p, 0, 0;\n\t" make_a_1                                                     \
-      "add.u32 j, %2, %7;\n\tmov.b64 b, {j, %5};\n\t"                                         \
-      "tcgen05.mma.cta_group::" group ".kind::" kind " [%0], " a_1 ", b, %3, p;\n}" ::"r"(d), \
-      "r"(a), "r"(b), "r"(instruction), "r"(accumulate), "n"(kHigh), "n"(kStepA), "n"(kStepB) \
+#define ATTNJIT_MMA2(make_a_0, a_0, make_a_1, a_1)                                             \
+  asm volatile(                                                                                \
+      "{\n.reg .pred p;\n.reg .b64 a, b;\n.reg .b32 i, j;\n\t"                                 \
+      "setp.ne.b32 p, %4, 0;\n\t" make_a_0                                                     \
+      "mov.b64 b, {%2, %5};\n\t"                                                               \
+      "tcgen05.mma.cta_group::%8.kind::%9 [%0], " a_0                                          \
+      ", b, %3, p;\n\t"                                                                        \
+      "setp.eq.b32 p, 0, 0;\n\t" make_a_1                                                      \
+      "add.u32 j, %2, %7;\n\tmov.b64 b, {j, %5};\n\t"                                          \
+      "tcgen05.mma.cta_group::%8.kind::%9 [%0], " a_1 ", b, %3, p;\n}" ::"r"(d),               \
+      "r"(a), "r"(b), "r"(instruction), "r"(accumulate), "n"(kHigh), "n"(kStepA), "n"(kStepB), \
+      ATTNJIT_MMA_NAME                                                                         \
       : "memory")
-#define ATTNJIT_MMA2_SS(group, kind)                         \
-  ATTNJIT_MMA2(group, kind, "mov.b64 a, {%1, %5};\n\t", "a", \
-               "add.u32 i, %1, %6;\n\tmov.b64 a, {i, %5};\n\t", "a")
-#define ATTNJIT_MMA2_TS(group, kind) \
-  ATTNJIT_MMA2(group, kind, "", "[%1]", "add.u32 i, %1, %6;\n\t", "[i]")
 
 /// Two products of tcgen05_mma_ss, in one statement for compile time. `a` and `b`: the low words of
 /// the first one's descriptors, whose high word is kHigh; the second's are kStepA and kStepB on,
 /// and its product is added.
 template <MmaOperand kOperand, bool kPair, u32 kHigh, int kStepA, int kStepB>
 ATTNJIT_DEVICE void tcgen05_mma_ss_twice(u32 d, u32 a, u32 b, u32 instruction, int accumulate) {
-  if constexpr (kOperand == MmaOperand::kE4m3 && kPair) {
-    ATTNJIT_MMA2_SS("2", "f8f6f4");
-  } else if constexpr (kOperand == MmaOperand::kE4m3) {
-    ATTNJIT_MMA2_SS("1", "f8f6f4");
-  } else if constexpr (kPair) {
-    ATTNJIT_MMA2_SS("2", "f16");
-  } else {
-    ATTNJIT_MMA2_SS("1", "f16");
-  }
+  ATTNJIT_MMA2("mov.b64 a, {%1, %5};\n\t", "a", "add.u32 i, %1, %6;\n\tmov.b64 a, {i, %5};\n\t",
+               "a");
 }
 
 /// The same with A in tensor memory, at `a` and kStepA columns on.
 template <MmaOperand kOperand, bool kPair, u32 kHigh, int kStepA, int kStepB>
 ATTNJIT_DEVICE void tcgen05_mma_ts_twice(u32 d, u32 a, u32 b, u32 instruction, int accumulate) {
-  if constexpr (kOperand == MmaOperand::kE4m3 && kPair) {
-    ATTNJIT_MMA2_TS("2", "f8f6f4");
-  } else if constexpr (kOperand == MmaOperand::kE4m3) {
-    ATTNJIT_MMA2_TS("1", "f8f6f4");
-  } else if constexpr (kPair) {
-    ATTNJIT_MMA2_TS("2", "f16");
-  } else {
-    ATTNJIT_MMA2_TS("1", "f16");
-  }
+  ATTNJIT_MMA2("", "[%1]", "add.u32 i, %1, %6;\n\t", "[i]");
 }
 
 #undef ATTNJIT_MMA2
-#undef ATTNJIT_MMA2_SS
-#undef ATTNJIT_MMA2_TS
+#undef ATTNJIT_MMA_NAME
 
 }  // namespace attnjit

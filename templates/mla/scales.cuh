@@ -2,19 +2,19 @@
 // What the elements of K, and so of V, are to be multiplied by, where they are e4m3 with scales.
 #pragma once
 
+#include "common/scales.cuh"
 #include "common/work_tiles.cuh"
 
 namespace attnjit::mla {
 
 /// Whether K has scales (Config::kScales): one, or of each sequence, whose one head it is.
 template <class Config>
-constexpr bool kHasScales = Config::kScales != 0;
+constexpr bool kHasScales = Config::kScales != kNoScales;
 
 /// The scale of a work tile's keys.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE float key_scale(const WorkTile& work, const Arguments& arguments) {
-  constexpr int kOfHeads = 2;
-  return arguments.k_scale[Config::kScales == kOfHeads ? work.batch : 0];
+  return scale_of<Config>(arguments.k_scale, work.batch, 1, 0);
 }
 
 /// What its rows' sums of values are to be multiplied by.

@@ -4,54 +4,25 @@
 #pragma once
 
 #include "common/key_scales.cuh"
+#include "common/scales.cuh"
 #include "sm100/work.cuh"
 
 namespace attnjit::sm100 {
 
-/// Who has a scale of its own (Config::kScales).
-constexpr int kNoScales = 0, kTensorScales = 1, kHeadScales = 2, kTokenScales = 3;
 template <class Config>
 constexpr bool kKeysHaveScales = Config::kScales == kTokenScales;
-
-/// The scale of a tensor's elements in a sequence's head.
-template <class Config>
-ATTNJIT_DEVICE float scale_of(const float* scales, int batch, int heads, int head) {
-  return scales[Config::kScales == kHeadScales ? static_cast<i64>(batch) * heads + head : 0];
-}
 
 /// What the products of a row of a head with the keys are to be multiplied by, where there are
 /// scales; of keys that have their own, without these.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE float score_scale(const WorkTile& work, int head, int position,
                                  const Arguments& arguments) {
-  const int heads = arguments.num_q_heads;
-  if constexpr (kKeysHaveScales<Config> && !Config::kE4m3) {
-    return arguments.scale;
-  } else if constexpr (kKeysHaveScales<Config>) {
-    if (position >= work.q_len) return arguments.scale;  // nothing is made of the row
-    const i64 row =
-        (Config::kRagged ? work.q_begin : static_cast<i64>(work.batch) * arguments.q_len) +
-        position;
-    return arguments.scale * arguments.q_scale[row * heads + head];
-  } else {
-    float scale = arguments.scale;
-    if constexpr (Config::kE4m3) {
-      scale *= scale_of<Config>(arguments.q_scale, work.batch, heads, head);
-    }
-    return scale *
-           scale_of<Config>(arguments.k_scale, work.batch, heads / Config::kGroup, work.kv_head);
+  if constexpr (!kKeysHaveScales<Config>) {
+    return attnjit::score_scale<Config>(work, head, arguments);
   }
-}
-
-/// What the sums of values are to be multiplied by.
-template <class Config, class Arguments>
-ATTNJIT_DEVICE float value_scale(const WorkTile& work, const Arguments& arguments) {
-  if constexpr (Config::kScales == kNoScales || kKeysHaveScales<Config>) {
-    return 1.0f;
-  } else {
-    return scale_of<Config>(arguments.v_scale, work.batch, arguments.num_q_heads / Config::kGroup,
-                            work.kv_head);
-  }
+  // Nothing is made of a row past the end.
+  if (Config::kE4m3 && position >= work.q_len) return arguments.scale;
+  return row_scale<Config>(work, head, position, arguments);
 }
 
 /// Where a sequence's keys begin in k and v, counted in rows, where there are no pages.

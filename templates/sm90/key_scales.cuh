@@ -4,9 +4,19 @@
 
 #include "common/key_scales.cuh"
 #include "common/sequence_lengths.cuh"
-#include "sm90/scales.cuh"
+#include "sm90/layout.cuh"
+#include "sm90/softmax.cuh"
 
 namespace attnjit::sm90 {
+
+/// The scales of a thread's two rows, which are 8 apart: one, or one each where rows have scales of
+/// their own, or are of two heads that have.
+template <class Config>
+constexpr int kRowScales = Config::kE4m3&& Config::kScales == kTokenScales ? 2
+                           : Config::kScales == kHeadScales&& Config::kE4m3 &&
+                                   (Config::kGqaShift > 3 || packs_units<Config>())
+                               ? 2
+                               : 1;
 
 /// Where the scales of a tile's keys lie in shared memory, for all consumers: of two keys k_scale
 /// of both and log2 of v_scale of both, and behind those of the tile 1 / v_scale of both.

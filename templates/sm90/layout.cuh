@@ -5,6 +5,7 @@
 #include "common/blocks.cuh"
 #include "common/integers.cuh"
 #include "common/ring.cuh"
+#include "common/scales.cuh"
 #include "common/waits.cuh"
 #include "common/wgmma.cuh"
 #include "common/work_tiles.cuh"
@@ -21,9 +22,6 @@ constexpr int kStepBytes = 32;
 constexpr int kStepColumns = 16;
 
 constexpr int kMaxConsumers = 3;
-
-/// Who has a scale of its own (Config::kScales).
-constexpr int kNoScales = 0, kTensorScales = 1, kHeadScales = 2, kTokenScales = 3;
 
 /// Named barriers; 0 is the whole CTA's.
 constexpr int kTurnBarrier = 1;  ///< + consumer: its turn to issue products

@@ -106,13 +106,13 @@ TEST_F(Sm100EightBit, DamagesOfTheScalesAreSeen) {
   const std::vector<std::pair<const char*, const char*>> damages = {
       {"arguments.q_scale, work.batch, heads, head)", "arguments.q_scale, work.batch, heads, 0)"},
       {"arguments.q_scale, work.batch, heads, head)", "arguments.q_scale, 0, heads, head)"},
-      {"heads / Config::kGroup, work.kv_head)", "heads, work.kv_head)"},
-      {"heads / Config::kGroup, work.kv_head)", "heads / Config::kGroup, 0)"},
+      {"work.batch, heads / Config::kGroup,", "work.batch, heads,"},
+      {"return work.kv_head;", "return 0;"},
       {"arguments.v_scale, work.batch,", "arguments.v_scale, 0,"},
       {"float scale = arguments.scale", "float scale = 1.0f"},
   };
   for (const auto& [from, to] : some_of(damages)) {
-    EXPECT_NE(failure(one, damaged("sm100/scales.cuh", from, to)), "") << "passes: " << to;
+    EXPECT_NE(failure(one, damaged("common/scales.cuh", from, to)), "") << "passes: " << to;
   }
   EXPECT_NE(failure(one, damaged("sm100/correction.cuh",
                                  "scale *= value_scale<Config>(work, arguments);", "")),

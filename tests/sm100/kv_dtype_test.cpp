@@ -75,9 +75,9 @@ TEST_F(Sm100KvDtype, SeveralWorkTilesPerCta) {
 TEST_F(Sm100KvDtype, DamagesOfTheScalesAreSeen) {
   expect_seen(with_group(spec_of(64, Scales::kHead, mask_of(Kind::kNull)), 32, 16),
               {{20, 20}, {300, 300}},
-              {{"sm100/scales.cuh", "arguments.k_scale, work.batch,", "arguments.k_scale, 0,"},
-               {"sm100/scales.cuh", "arguments.v_scale, work.batch,", "arguments.v_scale, 0,"},
-               {"sm100/scales.cuh", "float scale = arguments.scale", "float scale = 1.0f"}});
+              {{"common/scales.cuh", "arguments.k_scale, work.batch,", "arguments.k_scale, 0,"},
+               {"common/scales.cuh", "arguments.v_scale, work.batch,", "arguments.v_scale, 0,"},
+               {"common/scales.cuh", "float scale = arguments.scale", "float scale = 1.0f"}});
 }
 
 // Behind the second sequence's keys its padding is NaN.

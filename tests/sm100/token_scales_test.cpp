@@ -128,9 +128,9 @@ TEST_F(Sm100TokenScales, DamagesAreSeen) {
   one.spec = of_sequences(token_scales_spec(64, mask_of(Kind::kNull)), 0, true);
   one.shape = {3, 150, 400, 1};
   const std::vector<Damage> damages = {
-      {"sm100/scales.cuh", "arguments.q_scale[row * heads + head]",
-       "arguments.q_scale[row * heads]"},
-      {"sm100/scales.cuh", "return arguments.scale * arguments.q_scale",
+      {"common/scales.cuh", "arguments.q_scale[row * arguments.num_q_heads + head]",
+       "arguments.q_scale[row * arguments.num_q_heads]"},
+      {"common/scales.cuh", "return arguments.scale * arguments.q_scale",
        "return arguments.q_scale"},
       {"sm100/scales.cuh", "static_cast<i64>(work.batch) * arguments.kv_len;", "0;"},
       {"common/key_scales.cuh", "i64 at = first + kv_head;", "i64 at = first;"},

@@ -38,14 +38,14 @@ TEST_F(Sm90EightBit, DamagesOfTheScalesAreSeen) {
   // A thread's two rows are 8 apart: of 16 heads they are two.
   expect_seen(with_group(spec_of(64, Scales::kHead, mask_of(Kind::kNull)), 32, 16),
               {{20, 20}, {300, 300}},
-              {{"sm90/scales.cuh", "arguments.q_scale, work.batch, heads, head)",
+              {{"common/scales.cuh", "arguments.q_scale, work.batch, heads, head)",
                 "arguments.q_scale, work.batch, heads, 0)"},
-               {"sm90/scales.cuh", "arguments.q_scale, work.batch, heads, head)",
+               {"common/scales.cuh", "arguments.q_scale, work.batch, heads, head)",
                 "arguments.q_scale, 0, heads, head)"},
-               {"sm90/scales.cuh", "arguments.k_scale, work.batch,", "arguments.k_scale, 0,"},
-               {"sm90/scales.cuh", "arguments.v_scale, work.batch,", "arguments.v_scale, 0,"},
-               {"sm90/scales.cuh", "float scale = arguments.scale", "float scale = 1.0f"},
-               {"sm90/scales.cuh", "Config::kGqaShift > 3", "Config::kGqaShift > 4"}});
+               {"common/scales.cuh", "arguments.k_scale, work.batch,", "arguments.k_scale, 0,"},
+               {"common/scales.cuh", "arguments.v_scale, work.batch,", "arguments.v_scale, 0,"},
+               {"common/scales.cuh", "float scale = arguments.scale", "float scale = 1.0f"},
+               {"sm90/key_scales.cuh", "Config::kGqaShift > 3", "Config::kGqaShift > 4"}});
 }
 
 TEST_F(Sm90EightBit, DamagesOfTheTranspositionAreSeen) {

@@ -42,9 +42,9 @@ TEST_F(Sm90KvDtypeFp16, RandomSpecs) { expect_random(31); }
 TEST_F(Sm90KvDtype, DamagesOfTheScalesAreSeen) {
   expect_seen(with_group(spec_of(64, Scales::kHead, mask_of(Kind::kNull)), 32, 16),
               {{20, 20}, {300, 300}},
-              {{"sm90/scales.cuh", "arguments.k_scale, work.batch,", "arguments.k_scale, 0,"},
-               {"sm90/scales.cuh", "arguments.v_scale, work.batch,", "arguments.v_scale, 0,"},
-               {"sm90/scales.cuh", "float scale = arguments.scale", "float scale = 1.0f"}});
+              {{"common/scales.cuh", "arguments.k_scale, work.batch,", "arguments.k_scale, 0,"},
+               {"common/scales.cuh", "arguments.v_scale, work.batch,", "arguments.v_scale, 0,"},
+               {"common/scales.cuh", "float scale = arguments.scale", "float scale = 1.0f"}});
 }
 
 // Rows of 64 bytes and of 128; behind the second sequence's keys its padding is NaN.
@@ -85,12 +85,13 @@ TEST_F(Sm90KvDtype, SpillsNothing) {
 }
 
 TEST_F(Sm90KvDtype, DamagesOfScalesOfRowsAreSeen) {
-  expect_seen(
-      with_group(spec_of(64, Scales::kToken, mask_of(Kind::kNull)), 6, 3), {{150, 150}, {400, 400}},
-      {{"sm90/key_scales.cuh", "sum[half] = fmaf(weights[4 * pair + 2 * half], of[0], sum[half]);",
-        ""},
-       {"common/key_scales.cuh", "put(k, log2_approx(value)", "put(k, 0.0f"},
-       {"sm90/scales.cuh", "} else {\n    return arguments.scale;", "} else {\n    return 1.0f;"}});
+  expect_seen(with_group(spec_of(64, Scales::kToken, mask_of(Kind::kNull)), 6, 3),
+              {{150, 150}, {400, 400}},
+              {{"sm90/key_scales.cuh",
+                "sum[half] = fmaf(weights[4 * pair + 2 * half], of[0], sum[half]);", ""},
+               {"common/key_scales.cuh", "put(k, log2_approx(value)", "put(k, 0.0f"},
+               {"common/scales.cuh", "} else {\n    return arguments.scale;",
+                "} else {\n    return 1.0f;"}});
 }
 
 // Who deals out work tiles has 40 registers, and spilled 8 to 76 bytes.

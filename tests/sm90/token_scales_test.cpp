@@ -118,16 +118,17 @@ TEST_F(Sm90TokenScales, ScalesNearZero) {
 
 TEST_F(Sm90TokenScales, DamagesAreSeen) {
   const std::vector<Damage> damages = {
-      {"sm90/scales.cuh", "arguments.q_scale[row * arguments.num_q_heads + head]",
+      {"common/scales.cuh", "arguments.q_scale[row * arguments.num_q_heads + head]",
        "arguments.q_scale[row * arguments.num_q_heads]"},
-      {"sm90/scales.cuh", "return arguments.scale * arguments.q_scale", "return arguments.q_scale"},
+      {"common/scales.cuh", "return arguments.scale * arguments.q_scale",
+       "return arguments.q_scale"},
       {"sm90/key_scales.cuh", "static_cast<i64>(tile.batch) * arguments.kv_len;", "0;"},
       {"common/key_scales.cuh", "i64 at = first + kv_head;", "i64 at = first;"},
       {"sm90/key_scales.cuh", "of[1], -origin[half])", "of[0], -origin[half])"},
       {"sm90/key_scales.cuh", "-origin[half]), scale[half], of[3])",
        "-origin[half]), scale[half], of[2])"},
       {"sm90/key_scales.cuh", "Buffer::kInverses + key * 4", "Buffer::kInverses + (key ^ 1) * 4"},
-      {"sm90/consumer.cuh", "row_scale<Config>(work, head, row >> kShift, arguments)",
+      {"sm90/consumer.cuh", "row_scale<Config>(work, head, position_of<Config>(row), arguments)",
        "row_scale<Config>(work, head, 0, arguments)"},
       {"sm90/origin_softmax.cuh", "sum[half] *= correction[half];", ""},
       {"sm90/origin_softmax.cuh", "s[i + 1] -= grown;", ""},

@@ -132,8 +132,7 @@ struct CutWords {
   ATTNJIT_DEVICE int front() const { return word(6); }
   ATTNJIT_DEVICE int tiles() const { return word(7); }
   ATTNJIT_DEVICE void store(int longest, int runs, int front, int tiles) const {
-    store_shared_v4(address + kListBytes, static_cast<u32>(longest), static_cast<u32>(runs),
-                    static_cast<u32>(front), static_cast<u32>(tiles));
+    store_shared_v4(address + kListBytes, longest, runs, front, tiles);
   }
 
  private:

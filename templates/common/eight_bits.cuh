@@ -30,4 +30,18 @@ ATTNJIT_DEVICE void widen_e4m3(u32 four, u32& low, u32& high) {
   }
 }
 
+/// Stores 16 e4m3, widened: 32 bytes, whose halves the swizzle may have swapped. `to`: of the first
+/// half, counted from `offset` on, a multiple of 32.
+template <bool kBf16>
+ATTNJIT_DEVICE void store_widened(u32 to, u32 offset, const u32 (&narrow)[4]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    u32 wide[4];
+    widen_e4m3<kBf16>(narrow[2 * half], wide[0], wide[1]);
+    widen_e4m3<kBf16>(narrow[2 * half + 1], wide[2], wide[3]);
+    store_shared_v4((to ^ static_cast<u32>(half << 4)) + offset, wide[0], wide[1], wide[2],
+                    wide[3]);
+  }
+}
+
 }  // namespace attnjit

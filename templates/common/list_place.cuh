@@ -14,14 +14,12 @@ constexpr int kListBytes = 16;
 
 /// Stashes a place in kListBytes of shared memory; a thread. And finds it there.
 ATTNJIT_DEVICE void stash_place(u32 address, const ListPlace& place) {
-  store_shared_v4(address, static_cast<u32>(place.words[0]), static_cast<u32>(place.words[1]),
-                  static_cast<u32>(place.words[2]), static_cast<u32>(place.words[3]));
+  store_shared_v4(address, place.words[0], place.words[1], place.words[2], place.words[3]);
 }
 ATTNJIT_DEVICE ListPlace stashed_place(u32 address) {
-  u32 words[4];
-  load_shared_v4(address, words[0], words[1], words[2], words[3]);
-  return {{static_cast<int>(words[0]), static_cast<int>(words[1]), static_cast<int>(words[2]),
-           static_cast<int>(words[3])}};
+  int a, b, c, d;
+  load_shared_v4(address, a, b, c, d);
+  return {{a, b, c, d}};
 }
 
 }  // namespace attnjit

@@ -459,6 +459,12 @@ ATTNJIT_DEVICE void store_shared_v4(u32 address, u32 a, u32 b, u32 c, u32 d) {
                : "memory");
 }
 
+/// The same of four numbers.
+ATTNJIT_DEVICE void store_shared_v4(u32 address, int a, int b, int c, int d) {
+  store_shared_v4(address, static_cast<u32>(a), static_cast<u32>(b), static_cast<u32>(c),
+                  static_cast<u32>(d));
+}
+
 /// st.async (9.7.9.12): to another CTA's memory, whose barrier there counts the 16 bytes (both
 /// addresses are shared_address_in's).
 ATTNJIT_DEVICE void store_async_v4(u32 address, u32 barrier, u32 a, u32 b, u32 c, u32 d) {
@@ -482,10 +488,24 @@ ATTNJIT_DEVICE void load_shared_v4(u32 address, u32& a, u32& b, u32& c, u32& d) 
                : "memory");
 }
 
-/// st.shared.b16 (9.7.9).
+/// The same to an array.
+ATTNJIT_DEVICE void load_shared_v4(u32 address, u32 (&words)[4]) {
+  load_shared_v4(address, words[0], words[1], words[2], words[3]);
+}
+ATTNJIT_DEVICE void load_shared_v4(u32 address, int& a, int& b, int& c, int& d) {
+  u32 words[4];
+  load_shared_v4(address, words[0], words[1], words[2], words[3]);
+  a = static_cast<int>(words[0]);
+  b = static_cast<int>(words[1]);
+  c = static_cast<int>(words[2]);
+  d = static_cast<int>(words[3]);
+}
+
+/// ld.shared.v2.b32 (9.7.9.8).
 ATTNJIT_DEVICE void load_shared_v2(u32 address, u32& a, u32& b) {
   asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "r"(address) : "memory");
 }
+/// st.shared.b16 (9.7.9).
 ATTNJIT_DEVICE void store_shared_half(u32 address, unsigned short half) {
   asm volatile("st.shared.b16 [%0], %1;" ::"r"(address), "h"(half) : "memory");
 }

@@ -179,10 +179,8 @@ ATTNJIT_DEVICE bool are_rows_of(int first_row, int q_len) {
 /// Announces a work tile, in kWorkBytes at `address`, to the consumer that reads it there.
 template <class Config>
 ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work) {
-  store_shared_v4(address, static_cast<u32>(work.batch), static_cast<u32>(work.head),
-                  static_cast<u32>(work.first_row), static_cast<u32>(work.tile_begin));
-  store_shared_v4(address + 16, static_cast<u32>(work.tile_end), static_cast<u32>(work.q_begin),
-                  static_cast<u32>(work.q_len), static_cast<u32>(work.kv_len));
+  store_shared_v4(address, work.batch, work.head, work.first_row, work.tile_begin);
+  store_shared_v4(address + 16, work.tile_end, work.q_begin, work.q_len, work.kv_len);
   if constexpr (Config::kSplit) store_shared_word(address + 32, static_cast<u32>(work.partition));
 }
 /// What the producer announced, for a whole warp; batch is -1 after the last tile. NOTE: lane 0

@@ -74,6 +74,14 @@ struct MapList {
     return taken;
   }
 
+  /// What the map says of the block of an entry.
+  ATTNJIT_DEVICE BlockNote note_of_block(int entry, bool in_whole) const {
+    BlockNote known;
+    if constexpr (kBits) {
+      if (!in_whole && bit_blocks > 0) known.word = static_cast<u32>(block_notes[entry]);
+    }
+    return known;
+  }
   /// What Rows see of a tile; no tile where it is hidden from all.
   ATTNJIT_DEVICE Note note_of(int tile, bool in_whole, BlockNote known) const {
     TileCoord at = rows.tile();
@@ -121,10 +129,7 @@ struct MapList {
         // NOTE: unsigned, and compared before it is multiplied: an entry may be any number.
         if (static_cast<u32>(block) < static_cast<u32>(ceil_div(tiles.end, kParts))) {
           const int tile = block * kParts + place % kParts;
-          BlockNote known;
-          if constexpr (kBits) {
-            if (!in_whole && bit_blocks > 0) known.word = static_cast<u32>(block_notes[entry]);
-          }
+          const BlockNote known = note_of_block(entry, in_whole);
           if (tile >= tiles.begin && tile < tiles.end) note = note_of(tile, in_whole, known);
         }
       }
@@ -186,13 +191,7 @@ struct SortedMapList : List {
       }
       this->note = {};
       if (entry >= 0 && tile >= tiles.begin) {
-        BlockNote known;
-        if constexpr (List::kBits) {
-          if (!in_whole && this->bit_blocks > 0) {
-            known.word = static_cast<u32>(this->block_notes[entry]);
-          }
-        }
-        this->note = this->note_of(tile, in_whole, known);
+        this->note = this->note_of(tile, in_whole, this->note_of_block(entry, in_whole));
       }
       this->found = __ballot_sync(kAll, this->note.is_tile());
       tiles.end -= 32;

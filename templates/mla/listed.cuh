@@ -85,9 +85,7 @@ template <class Config>
 ATTNJIT_DEVICE ListedKeys load_listed(const TileMemory<Config>& smem, int stage, int lane) {
   static_assert(kRowCopyWarps == 4 && Config::kTileN == 64, "four words of 16 rows");
   u32 words[4] = {};
-  if (lane == 0) {
-    load_shared_v4(smem.listed(stage), words[0], words[1], words[2], words[3]);
-  }
+  if (lane == 0) load_shared_v4(smem.listed(stage), words);
   return {__shfl_sync(0xffffffffu, words[0] | words[1] << 16, 0),
           __shfl_sync(0xffffffffu, words[2] | words[3] << 16, 0)};
 }

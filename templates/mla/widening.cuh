@@ -292,8 +292,7 @@ struct WideningCopies {
   ATTNJIT_DEVICE void load_part(Part& to, u32 from) const {
 #pragma unroll
     for (int own = 0; own < kOwnRows; ++own) {
-      load_shared_v4(from + 8 * own * kBlockRowBytes, to[own][0], to[own][1], to[own][2],
-                     to[own][3]);
+      load_shared_v4(from + 8 * own * kBlockRowBytes, to[own]);
     }
   }
 

@@ -62,17 +62,8 @@ struct NarrowTile {
       const u32 to = tile.block(block) + place;
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        const u32(&narrow)[4] = words[step][block];
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          u32 wide[4];
-          widen_e4m3<kBf16>(narrow[2 * half], wide[0], wide[1]);
-          widen_e4m3<kBf16>(narrow[2 * half + 1], wide[2], wide[3]);
-          // Of neighbours of 16 bytes the first has an even number.
-          store_shared_v4(
-              (to ^ static_cast<u32>(half << 4)) + static_cast<u32>(8 * step * Layout::kRowBytes),
-              wide[0], wide[1], wide[2], wide[3]);
-        }
+        store_widened<kBf16>(to, static_cast<u32>(8 * step * Layout::kRowBytes),
+                             words[step][block]);
       }
     }
     // NOTE: the tensor cores read through the async proxy what threads wrote through the generic

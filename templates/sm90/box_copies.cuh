@@ -61,13 +61,13 @@ struct BoxCopies {
     }
   }
 
-  /// Loads a KV tile to `data`, the stage that `ring` is at, when it is free; `full` hears of it.
+  /// Loads a KV tile to the stage that `ring` is at, when it is free; `full` hears of it.
   /// NOTE: by one elected thread, which hands over what another lane found. Were each lane to issue
   /// its own box, ptxas would make a loop over the lanes, of about a hundred cycles a box.
   template <class Copies>
-  ATTNJIT_DEVICE void load_kv(Ring& ring, u32 data, const TensorMap* map, u32 full, u32 empty,
-                              int tile, int place) {
-    smem.wait(empty, ring.parity ^ 1);
+  ATTNJIT_DEVICE void load_kv(Ring& ring, const TensorMap* map, u32 full, int tile, int place) {
+    const u32 data = Copies::data(smem, ring.stage);
+    smem.wait(Copies::empty(smem, ring.stage), ring.parity ^ 1);
     if (Copies::kRows && lane == 0) {
       const int left = work.kv_len - tile * Config::kTileN;
       Copies::tell(smem, ring.stage,
@@ -116,9 +116,7 @@ struct BoxCopies {
   ATTNJIT_DEVICE void load_k(int tile, int place) {
     using Copies = CopiesOf<Config, true>;
     Ring& ring = Config::kWidensKv ? k_rows_ring : k_ring;
-    const int stage = ring.stage;
-    load_kv<Copies>(ring, Copies::data(smem, stage), arguments.k_map, Copies::full(smem, stage),
-                    Copies::empty(smem, stage), tile, place);
+    load_kv<Copies>(ring, arguments.k_map, Copies::full(smem, ring.stage), tile, place);
     // A list's notes lie with the stages of K (sm90/tile_notes.cuh).
     if constexpr (Config::kWidensKv) k_ring.advance(Config::kStages);
   }
@@ -133,8 +131,7 @@ struct BoxCopies {
       if (tail) tail_stage = stage;
       if (tail) full = smem.tail_full();
     }
-    load_kv<Copies>(v_ring, Copies::data(smem, stage), arguments.v_map, full,
-                    Copies::empty(smem, stage), tile, place);
+    load_kv<Copies>(v_ring, arguments.v_map, full, tile, place);
   }
 
   /// Zeroes the rows of V that are past the sequence's end, where the last V tile has some, and

@@ -734,13 +734,11 @@ struct Consumer {
       const int thread = thread_read_anew();
       const u32 to = smem.stashed(thread >> 5);
       if ((thread & 31) == 0) {
-        store_shared_v4(to, static_cast<u32>(work.batch), static_cast<u32>(work.head),
-                        static_cast<u32>(work.first_row), static_cast<u32>(q_ring.parity));
+        store_shared_v4(to, work.batch, work.head, work.first_row, q_ring.parity);
         if constexpr (kLengthsDiffer<Config> || Config::kSplit) {
-          store_shared_v4(to + 16, static_cast<u32>(work.q_begin), static_cast<u32>(work.q_len),
-                          static_cast<u32>(work.kv_len), static_cast<u32>(work.partition));
+          store_shared_v4(to + 16, work.q_begin, work.q_len, work.kv_len, work.partition);
         }
-        store_shared_v4(to + 32, static_cast<u32>(let_pass), static_cast<u32>(q_ring.stage), 0, 0);
+        store_shared_v4(to + 32, let_pass, q_ring.stage, 0, 0);
       }
       __syncwarp();
     }

@@ -186,8 +186,7 @@ struct KeyScales {
   ATTNJIT_DEVICE u32 at() const { return smem.key_scales(ring.stage); }
 
   ATTNJIT_DEVICE void load_pair(u32 first, int pair) {
-    u32(&of)[4] = ahead[pair % kAhead];
-    load_shared_v4(first + pair * (4 * Buffer::kPairBytes), of[0], of[1], of[2], of[3]);
+    load_shared_v4(first + pair * (4 * Buffer::kPairBytes), ahead[pair % kAhead]);
   }
   /// use(first of a thread's registers of S, the four numbers of its two keys there), for each two.
   template <class Use>

@@ -43,14 +43,12 @@ struct ScaledTile {
   int first_key, kv_len, batch, kv_head;
 
   ATTNJIT_DEVICE void store(u32 to) const {
-    store_shared_v4(to, static_cast<u32>(first_key), static_cast<u32>(kv_len),
-                    static_cast<u32>(batch), static_cast<u32>(kv_head));
+    store_shared_v4(to, first_key, kv_len, batch, kv_head);
   }
   ATTNJIT_DEVICE static ScaledTile load(u32 from) {
-    u32 words[4];
-    load_shared_v4(from, words[0], words[1], words[2], words[3]);
-    return {static_cast<int>(words[0]), static_cast<int>(words[1]), static_cast<int>(words[2]),
-            static_cast<int>(words[3])};
+    ScaledTile tile;
+    load_shared_v4(from, tile.first_key, tile.kv_len, tile.batch, tile.kv_head);
+    return tile;
   }
 };
 constexpr int kScaledTileBytes = 16;
@@ -455,28 +453,34 @@ struct RowsOf {
 template <class Config, bool kIsK>
 constexpr bool kLandsAsRows = Config::kWidensKv || (Config::kE4m3 && !kIsK);
 
-/// Where they land.
-template <class Config, bool kIsK, bool kRows = kLandsAsRows<Config, kIsK>>
-struct CopiesOf : TilesOf<Config, kIsK> {
-  static constexpr int kBlocks =
-      kIsK ? LayoutOf<Config>::kCopiedKBlocks : LayoutOf<Config>::kCopiedVBlocks;
-  template <class Arguments>
-  ATTNJIT_DEVICE static void tell(const Smem<Config>&, int, int, const WorkTile&, int, int,
-                                  const Arguments&) {}
-};
+/// Where they land, and how: who rewrites them is told of each.
 template <class Config, bool kIsK>
-struct CopiesOf<Config, kIsK, true> : RowsOf<Config, kIsK> {
-  static constexpr int kBlocks =
-      kIsK ? LayoutOf<Config>::kCopiedKBlocks : LayoutOf<Config>::kCopiedVBlocks;
+struct CopiesOf : Either<kLandsAsRows<Config, kIsK>, RowsOf<Config, kIsK>, TilesOf<Config, kIsK>> {
+  using Layout = LayoutOf<Config>;
+  static constexpr int kBlocks = kIsK ? Layout::kCopiedKBlocks : Layout::kCopiedVBlocks;
+
   /// Tells of a tile of a work tile, with `keys` keys of the sequence.
   template <class Arguments>
   ATTNJIT_DEVICE static void tell(const Smem<Config>& smem, int stage, int keys,
                                   const WorkTile& work, int kv_head, int tile,
                                   const Arguments& arguments) {
-    store_shared_word(RowsOf<Config, kIsK>::word(smem, stage), static_cast<u32>(keys));
-    if constexpr (keys_have_scales<Config>() && !kIsK) {
-      ScaledTile{tile * Config::kTileN, lengths_of<Config>(work, arguments).kv, work.batch, kv_head}
-          .store(smem.scaled_tile(stage));
+    if constexpr (kLandsAsRows<Config, kIsK>) {
+      store_shared_word(RowsOf<Config, kIsK>::word(smem, stage), static_cast<u32>(keys));
+      if constexpr (keys_have_scales<Config>() && !kIsK) {
+        ScaledTile{tile * Config::kTileN, lengths_of<Config>(work, arguments).kv, work.batch,
+                   kv_head}
+            .store(smem.scaled_tile(stage));
+      }
+    }
+  }
+  /// Loads a tile by TMA, a box for each block. One thread. Past a tensor's end TMA gives zeros.
+  ATTNJIT_DEVICE static void load(u32 data, const TensorMap* map, u32 full, int tile, int kv_head,
+                                  int batch, u64 policy) {
+    mbarrier_arrive_expect_tx(full, kBlocks * Layout::kCopiedBlockBytes);
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) {
+      tma_load_4d(data + block * Layout::kCopiedBlockBytes, map, full,
+                  block * Layout::kCopiedColumns, tile * Config::kTileN, kv_head, batch, policy);
     }
   }
 };

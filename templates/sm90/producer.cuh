@@ -25,27 +25,14 @@ struct Producer {
   int kv_head = 0;
   u64 policy = kv_policy(kPackedHeads<Config> == Config::kGroup && arguments.m_tiles == 1);
 
-  /// Loads a KV tile to `data`, the stage that `ring` is at, when it is free.
-  template <class Copies>
-  ATTNJIT_DEVICE void load_kv(Ring& ring, u32 data, const TensorMap* map, u32 full, u32 empty,
-                              int tile) {
-    smem.wait(empty, ring.parity ^ 1);
-    // Past a tensor's end TMA gives zeros.
-    Copies::tell(smem, ring.stage, Config::kTileN, work, kv_head, tile, arguments);
-    mbarrier_arrive_expect_tx(full, Copies::kBlocks * Layout::kCopiedBlockBytes);
-#pragma unroll
-    for (int block = 0; block < Copies::kBlocks; ++block) {
-      tma_load_4d(data + block * Layout::kCopiedBlockBytes, map, full,
-                  block * Layout::kCopiedColumns, tile * Config::kTileN, kv_head, work.batch,
-                  policy);
-    }
-    ring.advance(Copies::kStages);
-  }
+  /// Loads a KV tile to the stage that `ring` is at, when it is free.
   template <class Copies>
   ATTNJIT_DEVICE void load_kv(Ring& ring, const TensorMap* map, int tile) {
-    const int stage = ring.stage;
-    load_kv<Copies>(ring, Copies::data(smem, stage), map, Copies::full(smem, stage),
-                    Copies::empty(smem, stage), tile);
+    const u32 data = Copies::data(smem, ring.stage), full = Copies::full(smem, ring.stage);
+    smem.wait(Copies::empty(smem, ring.stage), ring.parity ^ 1);
+    Copies::tell(smem, ring.stage, Config::kTileN, work, kv_head, tile, arguments);
+    Copies::load(data, map, full, tile, kv_head, work.batch, policy);
+    ring.advance(Copies::kStages);
   }
   ATTNJIT_DEVICE void load_k(int tile) {
     load_kv<CopiesOf<Config, true>>(k_ring, arguments.k_map, tile);

@@ -56,15 +56,8 @@ struct TileCopies {
   /// One thread.
   template <class Copies>
   ATTNJIT_DEVICE void load(int stage, const TensorMap* map, const TilePlace& place) {
-    const u32 full = Copies::full(smem, stage);
-    mbarrier_arrive_expect_tx(full, Copies::kBlocks * Layout::kCopiedBlockBytes);
-#pragma unroll
-    for (int block = 0; block < Copies::kBlocks; ++block) {
-      // Past a tensor's end TMA gives zeros.
-      tma_load_4d(Copies::data(smem, stage) + block * Layout::kCopiedBlockBytes, map, full,
-                  block * Layout::kCopiedColumns, place.tile * Config::kTileN, place.kv_head,
-                  place.batch, policy);
-    }
+    Copies::load(Copies::data(smem, stage), map, Copies::full(smem, stage), place.tile,
+                 place.kv_head, place.batch, policy);
   }
 };
 

@@ -19,14 +19,7 @@ struct ConsumerRows {
   const Arguments& arguments;
 
   ATTNJIT_DEVICE TileCoord tile() const {
-    const Lengths lengths = lengths_of<Config>(work, arguments);
-    TileCoord at;
-    at.b = work.batch;
-    at.kv_h = work.head / Config::kGroup;
-    at.h = {work.head, work.head + kPackedHeads<Config> - 1};
-    at.q_len = lengths.q;
-    at.kv_len = lengths.kv;
-    return at;
+    return rows_of<Config>(work.batch, work.head, 0, -1, lengths_of<Config>(work, arguments));
   }
   ATTNJIT_DEVICE IntRange q_idx(int consumer) const {
     return q_idx_of(first_row_of<Config>(work, consumer), kConsumerRows);

@@ -43,21 +43,8 @@ struct Widener {
 
   ATTNJIT_DEVICE static Narrow load(u32 from, int step) {
     Narrow narrow;
-    u32(&words)[4] = narrow.words;
-    load_shared_v4(from + step * (kLanes * kRowBytes), words[0], words[1], words[2], words[3]);
+    load_shared_v4(from + step * (kLanes * kRowBytes), narrow.words);
     return narrow;
-  }
-
-  ATTNJIT_DEVICE static void store(u32 to, int step, const Narrow& narrow) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      u32 wide[4];
-      widen_e4m3<kBf16>(narrow.words[2 * half], wide[0], wide[1]);
-      widen_e4m3<kBf16>(narrow.words[2 * half + 1], wide[2], wide[3]);
-      // Of neighbours of 16 bytes the lower has an even number.
-      store_shared_v4((to ^ half << 4) + step * (kLanes * kBlockRowBytes), wide[0], wide[1],
-                      wide[2], wide[3]);
-    }
   }
 
   /// Where 16 columns of the lane's first key lie in its row, and in that of a tile.
@@ -89,7 +76,7 @@ struct Widener {
           from = narrow_place(rows, unit + kWarps);
           next = load(from, 0);
         }
-        store(to, step, narrow);
+        store_widened<kBf16>(to, step * (kLanes * kBlockRowBytes), narrow.words);
       }
     }
   }

@@ -369,7 +369,7 @@ struct Consumer {
                      p[4 * i + 3]);
     }
     u32 words[4];
-    load_shared_v4(record + 4 * Layout::kPartBytes, words[0], words[1], words[2], words[3]);
+    load_shared_v4(record + 4 * Layout::kPartBytes, words);
     OnlineSoftmax<Config>& state = rows.softmax;
     float correction[2];
     bool same = true;

@@ -74,7 +74,7 @@ struct Ending {
             });
     smem.wait(smem.joined_full(), 0);
     u32 words[4];
-    load_shared_v4(received, words[0], words[1], words[2], words[3]);
+    load_shared_v4(received, words);
     float of_own[2], of_its[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -88,8 +88,7 @@ struct Ending {
       if (!is_ended(i)) return false;
 #pragma unroll
       for (int j = 0; j < 8; j += 4) {
-        load_shared_v4(received + vector(block, (first + j) / 4), words[0], words[1], words[2],
-                       words[3]);
+        load_shared_v4(received + vector(block, (first + j) / 4), words);
 #pragma unroll
         for (int k = 0; k < 4; ++k) its[j + k] = __uint_as_float(words[k]);
       }

@@ -87,8 +87,8 @@ TEST_F(Sm100KvDtype, DamagesOfTheWideningAreSeen) {
         of_sequences(spec_of(depth), 0, true), {{20, 20}, {300, 100}},
         {{"sm100/widening.cuh", "work.kv_len - 1);", "work.kv_len);"},
          {"sm100/widening.cuh", "(warp * kRows + lane / 4,", "(warp * kRows + (lane / 4 ^ 1),"},
-         {"sm100/widening.cuh", "half << 4", "(1 - half) << 4"},
-         {"sm100/widening.cuh", "2 * half + 1]", "2 * half]"},
+         {"common/eight_bits.cuh", "half << 4", "(1 - half) << 4"},
+         {"common/eight_bits.cuh", "2 * half + 1]", "2 * half]"},
          {"sm100/widening.cuh", "(own_row), 8 * step + lane / 4)", "(own_row), lane / 4)"},
          {"sm100/widening.cuh", "end - 1 - rank;", "end - 1;"},
          {"sm100/widening.cuh", "ahead == 1 ? row.v : next.v", "next.v"}});

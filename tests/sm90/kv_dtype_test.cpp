@@ -55,7 +55,7 @@ TEST_F(Sm90KvDtype, DamagesOfTheWideningAreSeen) {
                  {"sm90/widener.cuh", depth == 128 ? "lane % 8 : lane" : "lane / 2 % 4;",
                   depth == 128 ? "lane % 4 : lane" : "lane % 4;"},
                  {"sm90/widener.cuh", "kWideUnits * 2 ^ lane % 8", "kWideUnits * 2"},
-                 {"sm90/widener.cuh", "2 * half + 1]", "2 * half]"}});
+                 {"common/eight_bits.cuh", "2 * half + 1]", "2 * half]"}});
   }
 }
 

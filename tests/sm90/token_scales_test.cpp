@@ -169,8 +169,8 @@ TEST_F(Sm90TokenScales, RowsArePlacedAnew) {
                                2));
   expect_seen(
       token_spec(128, of_heads), {{141, 141}, {300, 300}},
-      {{"sm90/consumer.cuh", "position_of<Config>(row) + place.kv_len", "row + place.kv_len"},
-       {"sm90/consumer.cuh", "place.h = rows.work.head + head_of_row<Config>(row)",
+      {{"sm90/mainloop.cuh", "position_of<Config>(row) + place.kv_len", "row + place.kv_len"},
+       {"sm90/mainloop.cuh", "place.h = rows.work.head + head_of_row<Config>(row)",
         "place.h = rows.work.head"}});
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the parts of cut work tiles lie in the workspace, which an attention that deals out
 // stream-K ranges (common/cuts.cuh, common/work_runs.cuh, common/sequence_runs.cuh) and its merge
-// tell each other: as many as there are CTAs, whatever the batch.
+// agree on: as many as there are CTAs, whatever the batch.
 #pragma once
 
 #include "common/ptx.cuh"

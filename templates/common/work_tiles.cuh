@@ -81,7 +81,7 @@ struct WorkTile {
   int head;       ///< of packed heads the first
   int first_row;  ///< negative in a head's first tile, where its rows are no whole number of tiles
   int tile_begin, tile_end;
-  // As announced where tiles are listed, they are the first one's note (sm90/tile_notes.cuh).
+  // As published where tiles are listed, they are the first one's note (sm90/tile_notes.cuh).
   // Where sequences differ in length (kLengthsDiffer): the tile's own.
   int q_begin = 0;  ///< ragged: its first row in q and o
   int q_len = 0, kv_len = 0;
@@ -100,7 +100,7 @@ ATTNJIT_DEVICE int first_row_of(const WorkTile& work, int consumer) {
   return consumer < work.idle ? -kConsumerRows : first_row;
 }
 
-/// The work tile as a consumer is told of it.
+/// The work tile as it is published to a consumer.
 template <class Config>
 ATTNJIT_DEVICE WorkTile for_consumer(WorkTile work, int consumer) {
   work.first_row = first_row_of<Config>(work, consumer) - consumer * kConsumerRows;
@@ -176,14 +176,14 @@ ATTNJIT_DEVICE bool are_rows_of(int first_row, int q_len) {
   return first_row + kConsumerRows <= q_len << Config::kGqaShift;
 }
 
-/// Announces a work tile, in kWorkBytes at `address`, to the consumer that reads it there.
+/// Publishes a work tile, in kWorkBytes at `address`, to the consumer that reads it there.
 template <class Config>
 ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work) {
   store_shared_v4(address, work.batch, work.head, work.first_row, work.tile_begin);
   store_shared_v4(address + 16, work.tile_end, work.q_begin, work.q_len, work.kv_len);
   if constexpr (Config::kSplit) store_shared_word(address + 32, static_cast<u32>(work.partition));
 }
-/// What the producer announced, for a whole warp; batch is -1 after the last tile. NOTE: lane 0
+/// What the producer published, for a whole warp; batch is -1 after the last tile. NOTE: lane 0
 /// alone reads, because it is lane 0 that hands the memory back: an arrival orders its own thread's
 /// reads.
 template <class Config>

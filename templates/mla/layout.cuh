@@ -102,7 +102,7 @@ struct TilesOf {
                     Config::kWorkOffset >= Config::kKvOffset + Config::kSlots * kSlotBytes &&
                     Config::kBarrierOffset >= Config::kWorkOffset + Config::kWorkBytes &&
                     Config::kSmemBytes >= Config::kBarrierOffset + 8 * Config::kBarriers,
-                "Q, K, the announcement and the barriers must not overlap");
+                "Q, K, the published work and the barriers must not overlap");
   static_assert(Config::kTopk == 0 ||
                     (Config::kRowCopies && Config::kTopk % Config::kTileN == 0 &&
                      (1 << Config::kGqaShift) % kConsumerRows == 0 &&
@@ -121,7 +121,7 @@ struct TilesOf {
                     (Config::kListsOffset % 16 == 0 &&
                      Config::kListsOffset >= Config::kKvOffset + Config::kSlots * kSlotBytes &&
                      Config::kWorkOffset >= Config::kListsOffset + kListBytes * kRowCopyWarps),
-                "where lists of work stand lies between K and the announcement");
+                "where lists of work stand lies between K and the published work");
   static_assert(Config::kWorkOffset % 16 == 0 && Config::kBarrierOffset % 8 == 0,
                 "16 bytes are stored at a time, and a barrier is 8");
   /// The KV tile whose memory the one of a stage gets. NOTE: stages that take turns with one slot
@@ -214,7 +214,7 @@ ATTNJIT_DEVICE unsigned char* output_address(const WorkTile& work, const OutputR
          (work.q_begin + row.position) * arguments.o_row_bytes + row.head * arguments.o_head_bytes;
 }
 
-/// The work tile that the producer announces next, for a whole warp; batch -1 after the last.
+/// The work tile that the producer publishes next, for a whole warp; batch -1 after the last.
 template <class Config, class Memory>
 ATTNJIT_DEVICE WorkTile next_work(const Memory& smem, int& work_parity, int lane) {
   smem.next_work_tile();

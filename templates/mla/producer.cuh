@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The producer: it finds the CTA's work, announces it, and loads Q and the KV tiles.
+// The producer: it finds the CTA's work, publishes it, and loads Q and the KV tiles.
 #pragma once
 
 #include "common/sequence_runs.cuh"
@@ -181,8 +181,8 @@ struct Producer {
 
   ATTNJIT_DEVICE bool loads_v() const { return Config::kLoadsApart && warp >= kVLoadWarp; }
 
-  /// Tells the consumers of a work tile when they have read of the one before.
-  ATTNJIT_DEVICE void announce(const WorkTile& work) {
+  /// Publishes a work tile to the consumers when they have read the one before.
+  ATTNJIT_DEVICE void publish_work(const WorkTile& work) {
     if (warp != 0) return;
     state ^= 1;
     smem.wait(smem.work_empty(), state & 1);
@@ -311,7 +311,7 @@ struct Producer {
       WorkTile work = list.tile();
       work.first_row += rank * kConsumerRows;
       smem.next_work_tile();
-      announce(work);
+      publish_work(work);
       if (work.tile_begin >= work.tile_end) continue;
       if constexpr (Config::kStashesLists) stash(list);
       copies.begin(work);
@@ -322,7 +322,7 @@ struct Producer {
       }
       if constexpr (Config::kStashesLists) list.resume(stashed());
     }
-    announce({-1, 0, 0, 0, 0});
+    publish_work({-1, 0, 0, 0, 0});
   }
 
   ATTNJIT_DEVICE void run() {

@@ -70,9 +70,9 @@ struct BoxCopies {
     smem.wait(Copies::empty(smem, ring.stage), ring.parity ^ 1);
     if (Copies::kRows && lane == 0) {
       const int left = work.kv_len - tile * Config::kTileN;
-      Copies::tell(smem, ring.stage,
-                   Layout::kKvLens ? max(1, min(left, Config::kTileN)) : Config::kTileN, work,
-                   kv_head, tile, arguments);
+      Copies::publish(smem, ring.stage,
+                      Layout::kKvLens ? max(1, min(left, Config::kTileN)) : Config::kTileN, work,
+                      kv_head, tile, arguments);
     }
     if (lane == 0) mbarrier_arrive_expect_tx(full, Copies::kBlocks * Layout::kCopiedBlockBytes);
     __syncwarp();
@@ -103,7 +103,7 @@ struct BoxCopies {
     }
     ring.advance(Copies::kStages);
   }
-  /// After the last tile: who rewrites rows is told so.
+  /// After the last tile: publishes the end to who rewrites rows.
   ATTNJIT_DEVICE void end() const {
     if constexpr (Layout::kHasRows) {
       if (lane == 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer warpgroup: it takes the work tiles that the producer announces, each through the main
+// A consumer warpgroup: it takes the work tiles that the producer publishes, each through the main
 // loop and the epilogue.
 #pragma once
 
@@ -158,7 +158,7 @@ struct Consumer : Epilogue<Config, Mask, ScoreMod, Arguments, Params> {
     this->finish(rows);
   }
 
-  /// All work tiles that the producer announces.
+  /// All work tiles that the producer publishes.
   ATTNJIT_DEVICE void run() {
     if (rank == Config::kConsumers - 1) pass_turn<Config>(this->turn_after());
     while (true) {

@@ -86,7 +86,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
             Config::kOnesOffset >= Config::kOOffset + Config::kConsumers * Config::kOBlocks *
                                                           Layout::kConsumerBlockBytes &&
             Config::kWorkOffset >= Config::kOnesOffset + kOnesBytes,
-        "ones lie behind V's rows and O, and before the announcements");
+        "ones lie behind V's rows and O, and before the published work");
     if (threadIdx.x < kOnesBytes / 16) {
       store_shared_v4(smem.ones() + 16 * threadIdx.x, kFourOnes, kFourOnes, kFourOnes, kFourOnes);
       fence_proxy_async_shared();  // wgmma reads through it

@@ -38,7 +38,7 @@ constexpr bool keys_have_scales() {
   return Config::kKeyScalesOffset > 0;
 }
 
-/// A tile whose keys have scales, as its loads tell who brings those.
+/// A tile whose keys have scales, as its loads publish it to those that bring them.
 struct ScaledTile {
   int first_key, kv_len, batch, kv_head;
 
@@ -274,18 +274,17 @@ struct LayoutOf {
                      Config::kOOffset >= Config::kVOffset + Config::kVStages * kVBytes),
                 "O's own memory lies after V's, at a multiple of the swizzle's 1024 bytes");
   static_assert(Config::kWorkBytes >= (Config::kSplit ? 36 : 32),
-                "an announcement has nine words with a partition, and eight without");
+                "a published work tile has nine words with a partition, and eight without");
   static_assert(lists_fit<Config>(),
-                "where lists of work stand lies between the announcements and the barriers");
-  static_assert(Config::kWorkOffset % 16 == 0 &&
-                    Config::kWorkOffset >= Config::kVOffset + Config::kVStages * kVBytes &&
-                    Config::kWorkOffset >= Config::kOOffset + Config::kConsumers *
-                                                                  Config::kOBlocks *
-                                                                  kConsumerBlockBytes &&
-                    Config::kBarrierOffset >= Config::kWorkOffset + Config::kWorkBytes *
-                                                                        Config::kQStages *
-                                                                        Config::kConsumers,
-                "each consumer has an announcement for each stage of Q, stored 16 bytes at a time");
+                "where lists of work stand lies between the published work and the barriers");
+  static_assert(
+      Config::kWorkOffset % 16 == 0 &&
+          Config::kWorkOffset >= Config::kVOffset + Config::kVStages * kVBytes &&
+          Config::kWorkOffset >=
+              Config::kOOffset + Config::kConsumers * Config::kOBlocks * kConsumerBlockBytes &&
+          Config::kBarrierOffset >=
+              Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers,
+      "each consumer has a published work tile for each stage of Q, stored 16 bytes at a time");
   static_assert(!Config::kMapped || (kMapBlock % Config::kTileM == 0 && Config::kListed),
                 "the rows of a work tile are of one row of a map's blocks");
   static_assert(
@@ -293,9 +292,9 @@ struct LayoutOf {
           (Config::kNotesOffset >=
                Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers &&
            Config::kBarrierOffset >= Config::kNotesOffset + Config::kNoteBytes * Config::kStages),
-      "a note for each stage of K lies between the announcements and the barriers");
+      "a note for each stage of K lies between the published work and the barriers");
   static_assert(stash_fits<Config>(),
-                "what consumers stash lies between the announcements and the barriers");
+                "what consumers stash lies between the published work and the barriers");
   static_assert(Config::kBarrierOffset % 8 == 0 &&
                     Config::kSmemBytes >= Config::kBarrierOffset + 8 * Config::kBarriers,
                 "the barriers need 8 aligned bytes each");
@@ -350,7 +349,7 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 key_scales(int buffer) const {
     return base + Config::kKeyScalesOffset + buffer * Layout::kKeyScalesBytes;
   }
-  /// What is told of the tile of V's rows of a stage.
+  /// What is published of the tile of V's rows of a stage.
   ATTNJIT_DEVICE u32 scaled_tile(int stage) const {
     return key_scales(Layout::kKeyScalesBuffers) + kScaledTileBytes * stage;
   }
@@ -440,8 +439,8 @@ struct RowsOf {
     if constexpr (kIsK) return smem.k_rows_empty(stage);
     return smem.v_rows_empty(stage);
   }
-  /// Tells who rewrites them that no more come than those before the stage that `ring` is at. One
-  /// thread.
+  /// Publishes to who rewrites them that no more come than those before the stage that `ring` is
+  /// at. One thread.
   ATTNJIT_DEVICE static void end(const Smem<Config>& smem, const Ring& ring) {
     smem.wait(empty(smem, ring.stage), ring.parity ^ 1);
     store_shared_word(word(smem, ring.stage), 0);
@@ -453,17 +452,17 @@ struct RowsOf {
 template <class Config, bool kIsK>
 constexpr bool kLandsAsRows = Config::kWidensKv || (Config::kE4m3 && !kIsK);
 
-/// Where they land, and how: who rewrites them is told of each.
+/// Where they land, and how. Each is published to who rewrites them.
 template <class Config, bool kIsK>
 struct CopiesOf : Either<kLandsAsRows<Config, kIsK>, RowsOf<Config, kIsK>, TilesOf<Config, kIsK>> {
   using Layout = LayoutOf<Config>;
   static constexpr int kBlocks = kIsK ? Layout::kCopiedKBlocks : Layout::kCopiedVBlocks;
 
-  /// Tells of a tile of a work tile, with `keys` keys of the sequence.
+  /// Publishes a tile of a work tile, with `keys` keys of the sequence.
   template <class Arguments>
-  ATTNJIT_DEVICE static void tell(const Smem<Config>& smem, int stage, int keys,
-                                  const WorkTile& work, int kv_head, int tile,
-                                  const Arguments& arguments) {
+  ATTNJIT_DEVICE static void publish(const Smem<Config>& smem, int stage, int keys,
+                                     const WorkTile& work, int kv_head, int tile,
+                                     const Arguments& arguments) {
     if constexpr (kLandsAsRows<Config, kIsK>) {
       store_shared_word(RowsOf<Config, kIsK>::word(smem, stage), static_cast<u32>(keys));
       if constexpr (keys_have_scales<Config>() && !kIsK) {

@@ -37,7 +37,7 @@ using WarpFlagOf = Either<places_rows_anew<Config>(), WarpFlag, bool>;
 /// the last to the first.
 template <class Config, class ScoreMod>
 struct QueryRows {
-  WorkTile work;            ///< as announced: what the whole CTA walks
+  WorkTile work;            ///< as published: what the whole CTA walks
   WorkTile own;             ///< with the KV tiles that these rows see
   KvRange core;             ///< KV tiles inside it need no mask
   int index;                ///< the KV tile that is next
@@ -278,7 +278,7 @@ struct Mainloop {
   }
   /// Asks a mask which scores of a tile it shows: while they are made.
   ATTNJIT_DEVICE void ask_mask(Bits& bits, Rows& rows) {
-    // NOTE: a modification is told with each tile, so that there it is kept.
+    // NOTE: a modification takes it with each tile, so that there it is kept.
     if constexpr (ScoreMod::kIdentity) place_rows(rows);
     rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
     if constexpr (Config::kMapped && !Mask::kHidesNothing) {
@@ -362,8 +362,8 @@ struct Mainloop {
 
   // ---- KV tiles
 
-  // What the producer tells with a K of the tile after it is read while there is K, and known to
-  // the warp once its products are issued: nothing waits for it.
+  // What the producer publishes with a K of the tile after it is read while there is K, and known
+  // to the warp once its products are issued: nothing waits for it.
   ATTNJIT_DEVICE Note read_note() const {
     if constexpr (Config::kListed) return load_note<Note>(smem.note(k_ring.stage), lane);
     return {};
@@ -566,7 +566,7 @@ struct Mainloop {
   ATTNJIT_DEVICE void walk_list(Rows& rows) {
     WarpFlagOf<Config> left;  // P of a tile is to be multiplied yet
     left = false;
-    rows.next = announced_note<Note>(rows.work);
+    rows.next = first_note<Note>(rows.work);
     rows.turn = false;
     if (!rows.next.is_tile()) release_q_early();
     while (rows.next.is_tile() || left) {

@@ -8,7 +8,7 @@
 namespace attnjit::sm90 {
 
 /// KV tiles are walked from the last to the first: the tiles that a causal mask cuts come first.
-/// V lags K by one tile, in the order in which the consumers need them. Each work tile is announced
+/// V lags K by one tile, in the order in which the consumers need them. Each work tile is published
 /// to each consumer with its Q, and the end after the last: the arithmetic of the list would stand
 /// between a consumer's tiles.
 template <class Config, class Mask, class Arguments, class Params>
@@ -30,7 +30,7 @@ struct Producer {
   ATTNJIT_DEVICE void load_kv(Ring& ring, const TensorMap* map, int tile) {
     const u32 data = Copies::data(smem, ring.stage), full = Copies::full(smem, ring.stage);
     smem.wait(Copies::empty(smem, ring.stage), ring.parity ^ 1);
-    Copies::tell(smem, ring.stage, Config::kTileN, work, kv_head, tile, arguments);
+    Copies::publish(smem, ring.stage, Config::kTileN, work, kv_head, tile, arguments);
     Copies::load(data, map, full, tile, kv_head, work.batch, policy);
     ring.advance(Copies::kStages);
   }
@@ -46,14 +46,14 @@ struct Producer {
   ATTNJIT_DEVICE void load_q(bool no_keys) {
 #pragma unroll 1
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
-      announce(work, consumer);
+      publish_work(work, consumer);
       load_q_rows(smem, arguments, work, q_ring.stage, consumer, no_keys);
     }
     q_ring.advance(Config::kQStages);
   }
 
-  /// Tells a consumer of a work tile when it has given Q's memory back.
-  ATTNJIT_DEVICE void announce(const WorkTile& tile, int consumer) {
+  /// Publishes a work tile to a consumer when that has released Q's memory.
+  ATTNJIT_DEVICE void publish_work(const WorkTile& tile, int consumer) {
     smem.wait(smem.q_empty(q_ring.stage, consumer), q_ring.parity ^ 1);
     store_work<Config>(smem.work(q_ring.stage, consumer), for_consumer<Config>(tile, consumer));
   }
@@ -118,13 +118,13 @@ struct Producer {
     } while (!no_keys && tile >= work.tile_begin);
   }
 
-  /// Tells of the end.
+  /// Publishes the end.
   ATTNJIT_DEVICE void end() {
     if constexpr (Config::kWidensKv) RowsOf<Config, true>::end(smem, k_ring);
     if constexpr (Layout::kHasRows) RowsOf<Config, false>::end(smem, v_ring);
 #pragma unroll 1
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
-      announce({-1, 0, 0, 0, 0}, consumer);
+      publish_work({-1, 0, 0, 0, 0}, consumer);
       mbarrier_arrive(smem.q_full(q_ring.stage, consumer));
     }
   }

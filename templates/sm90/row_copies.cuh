@@ -71,9 +71,9 @@ struct RowCopies {
     const u32 data = Copies::data(smem, ring.stage), full = Copies::full(smem, ring.stage);
     smem.wait(Copies::empty(smem, ring.stage), ring.parity ^ 1);
     if (Copies::kRows && lane == 0) {
-      Copies::tell(smem, ring.stage,
-                   max(1, min(work.kv_len - tile * Config::kTileN, Config::kTileN)), work, kv_head,
-                   tile, arguments);
+      Copies::publish(smem, ring.stage,
+                      max(1, min(work.kv_len - tile * Config::kTileN, Config::kTileN)), work,
+                      kv_head, tile, arguments);
       // NOTE: copies arrive when they are there, which says nothing of this store.
       mbarrier_arrive(full);
     }
@@ -118,7 +118,7 @@ struct RowCopies {
   }
   /// Ends a work tile.
   ATTNJIT_DEVICE void finish() const {}
-  /// After the last tile: who rewrites rows is told so.
+  /// After the last tile: publishes the end to who rewrites rows.
   ATTNJIT_DEVICE void end() const {
     if constexpr (Config::kWidensKv) end_rows<RowsOf<Config, true>>(k_rows_ring);
     if constexpr (Layout::kHasRows) end_rows<RowsOf<Config, false>>(v_ring);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the producer tells the consumers of the KV tiles of a list, and the rows that it lists them
-// for.
+// How the producer publishes the KV tiles of a list to the consumers, and the rows that it lists
+// them for.
 #pragma once
 
 #include "common/tile_list.cuh"
@@ -51,12 +51,12 @@ ATTNJIT_DEVICE i64 map_row(const WorkTile& work, const Arguments& arguments) {
   return (static_cast<i64>(batch) * arguments.map_heads + head) * arguments.map_q_blocks + block;
 }
 
-/// What the producer tells of a KV tile.
+/// What the producer publishes of a KV tile.
 template <class Config>
 using NoteOf = Either<Config::kMapBits, MapTileNote, TileNote>;
 
-/// What the producer told with a K tile, in a warp's lane 0. NOTE: it alone reads, because it is
-/// lane 0 that hands K back: an arrival orders its own thread's reads.
+/// What the producer published with a K tile, in a warp's lane 0. NOTE: it alone reads, because it
+/// is lane 0 that hands K back: an arrival orders its own thread's reads.
 template <class Note>
 ATTNJIT_DEVICE Note load_note(u32 address, int lane) {
   Note note;
@@ -79,15 +79,15 @@ ATTNJIT_DEVICE Note note_of_warp(Note note) {
   return note;
 }
 
-/// A work tile is announced with its first KV tile's note, in the place of the numbers of its
+/// A work tile is published with its first KV tile's note, in the place of the numbers of its
 /// tiles.
 template <class Note>
-ATTNJIT_DEVICE void announce_note(WorkTile& work, Note note) {
+ATTNJIT_DEVICE void set_first_note(WorkTile& work, Note note) {
   work.tile_end = static_cast<int>(note.word);
   if constexpr (requires { note.bits; }) work.tile_begin = static_cast<int>(note.bits);
 }
 template <class Note>
-ATTNJIT_DEVICE Note announced_note(const WorkTile& work) {
+ATTNJIT_DEVICE Note first_note(const WorkTile& work) {
   Note note;
   note.word = static_cast<u32>(work.tile_end);
   if constexpr (requires { note.bits; }) note.bits = static_cast<u32>(work.tile_begin);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The producer as a warp, where sequences differ in length and work is found on the device, and
-// where KV tiles are listed by what the mask says of them: it announces its work and loads Q; its
+// where KV tiles are listed by what the mask says of them: it publishes its work and loads Q; its
 // Copies load K and V.
 #pragma once
 
@@ -35,7 +35,7 @@ struct WarpProducer {
   ATTNJIT_DEVICE void load_q(bool no_keys) {
 #pragma unroll 1
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
-      announce(work, consumer);
+      publish_work(work, consumer);
       if (warp != 0 || lane != 0) continue;
       load_q_rows(smem, arguments, work, q_ring.stage, consumer, no_keys);
     }
@@ -43,8 +43,8 @@ struct WarpProducer {
     q_ring.advance(Config::kQStages);
   }
 
-  /// The first warp tells a consumer of a work tile when it has given Q's memory back.
-  ATTNJIT_DEVICE void announce(const WorkTile& tile, int consumer) {
+  /// The first warp publishes a work tile to a consumer when that has released Q's memory.
+  ATTNJIT_DEVICE void publish_work(const WorkTile& tile, int consumer) {
     if (warp != 0) return;
     smem.wait(smem.q_empty(q_ring.stage, consumer), q_ring.parity ^ 1);
     if (lane != 0) return;
@@ -52,13 +52,13 @@ struct WarpProducer {
   }
 
   /// Says with the K that is loaded next which tile comes after it.
-  ATTNJIT_DEVICE void publish(Note after) {
+  ATTNJIT_DEVICE void publish_note(Note after) {
     const int stage = copies.k_ring.stage;
     smem.wait(smem.k_empty(stage), copies.k_ring.parity ^ 1);
     if (warp != 0 || lane != 0) return;
     store_note(smem.note(stage), after);
     // NOTE: copies of rows arrive when they are there, which says nothing of this store. TMA's
-    // bytes are announced by this thread, after it; so are rows that are rewritten.
+    // bytes are expected by this thread, after it; so are rows that are rewritten.
     if constexpr (Config::kRowCopies && !kLandsAsRows<Config, true>) {
       mbarrier_arrive(smem.k_full(stage));
     }
@@ -129,24 +129,24 @@ struct WarpProducer {
     auto tiles = list_of(rows);
     Note note = {}, next = {};  // K of `note` is on its way, that of `next` is to be loaded
     typename Copies::Place place = {};
-    bool begun = false, told = false;
+    bool begun = false, q_loaded = false;
 #pragma unroll 1
     while (true) {
       const Note after = tiles.take();
       if (!begun) {
         begun = true;
         next = after;
-        announce_note(work, next);
+        set_first_note(work, next);
         continue;
       }
       typename Copies::Place next_place = {};
       if (next.is_tile()) {
         next_place = place_of_listed(rows, next);
-        publish(after);
+        publish_note(after);
         copies.load_k(next.tile(), next_place);
       }
-      if (!told) load_q(!next.is_tile());
-      told = true;
+      if (!q_loaded) load_q(!next.is_tile());
+      q_loaded = true;
       if (note.is_tile()) copies.load_v(note.tile(), place);
       if (!next.is_tile()) break;
       note = next;
@@ -166,14 +166,14 @@ struct WarpProducer {
       const ConsumerRows<Config, Arguments> rows{work, arguments};
       auto tiles = list_of(rows);
       Note next = {};  // of the K that is to be loaded
-      bool begun = false, told = false;
+      bool begun = false, q_loaded = false;
 #pragma unroll 1
       while (true) {
         const Note after = tiles.take();
         if (!begun) {
           begun = true;
           next = after;
-          announce_note(work, next);
+          set_first_note(work, next);
           if (next.is_tile()) continue;
         }
         if constexpr (requires { list.claim(); }) {
@@ -187,8 +187,8 @@ struct WarpProducer {
         if (last.is_tile()) copies.load_v(last);
         last = place;
         // NOTE: where there are no keys Q's memory comes back after the product with that V.
-        if (!told) load_q(!next.is_tile());
-        told = true;
+        if (!q_loaded) load_q(!next.is_tile());
+        q_loaded = true;
         if (!after.is_tile()) break;
         next = after;
       }
@@ -296,7 +296,7 @@ struct WarpProducer {
     if constexpr (requires { copies.end(); }) copies.end();
 #pragma unroll 1
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
-      announce({-1, 0, 0, 0, 0}, consumer);
+      publish_work({-1, 0, 0, 0, 0}, consumer);
       if (warp == 0 && lane == 0) mbarrier_arrive(smem.q_full(q_ring.stage, consumer));
     }
   }

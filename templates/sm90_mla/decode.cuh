@@ -75,7 +75,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     }
   } else {
     setmaxnreg_inc<Config::kConsumerRegisters>();
-    // NOTE: no wait for the launch before: a work tile is announced by a warp that has waited, and
+    // NOTE: no wait for the launch before: a work tile is published by a warp that has waited, and
     // then what that launch wrote is visible to the whole grid (PTX 9.7.13.13).
     name_accumulators<Config>();
     Consumer<Config, Mask, ScoreMod, Arguments, Params>(smem, arguments, params, warpgroup - 1)

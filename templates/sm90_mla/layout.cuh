@@ -45,11 +45,11 @@ struct LayoutOf : mla::TilesOf<Config> {
 
   static_assert(Config::kRecordOffset >= Config::kKvOffset + Config::kSlots * Tiles::kSlotBytes &&
                     Config::kWorkOffset >= Config::kRecordOffset + kRecordParts * kPartBytes,
-                "the record of P lies between K and the announcement");
+                "the record of P lies between K and the published work");
   static_assert(Config::kRecordOffset % 16 == 0, "16 bytes are stored at a time");
   static_assert(Config::kStashOffset % 16 == 0 &&
                     Config::kWorkOffset >= Config::kStashOffset + Config::kWorkBytes * 8,
-                "what each warp stashes lies before the announcement");
+                "what each warp stashes lies before the published work");
   static_assert(Config::kBarriers == Tiles::kTileBarriers + (may_join<Config>() ? 2 : 0),
                 "the plan has every barrier that the kernel names");
 };

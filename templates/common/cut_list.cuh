@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of a CTA where a launch cuts long work tiles: its run of their keys, and then whole
+// The work of a CTA where a launch cuts long work tiles: its range of their keys, and then whole
 // tiles of the other sequences, which it claims.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace attnjit {
 /// The sequences whose tiles are cut are a line of ticks. Of each the heads follow one another (or
 /// packed heads), of a head its tiles from the last rows to the first, and of a tile its KV tiles
 /// from the last to the first, each of which takes some ticks (common/cuts.cuh). After the last one
-/// come Tiling::kTileTicks which are nobody's. A run has the KV tiles whose first tick it has.
+/// come Tiling::kTileTicks which are nobody's. A range has the KV tiles whose first tick it has.
 template <class Config, class Mask, class Tiling, class Arguments, class Params>
 struct CutLine : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   static constexpr u32 kAll = 0xffffffffu;
@@ -46,7 +46,7 @@ struct CutLine : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   }
 };
 
-/// Finds what is cut, and where the CTA's run begins. A whole warp. NOTE: by a warp that has its
+/// Finds what is cut, and where the CTA's range begins. A whole warp. NOTE: by a warp that has its
 /// registers still: the producer's are few.
 template <class Config, class Mask, class Tiling, class Arguments, class Params>
 struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
@@ -61,21 +61,21 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
     const bool asks = arguments.partitions > 1 && arguments.claims != nullptr;
     const Choice choice = choose(asks);
     ListPlace place{{arguments.batch, 0, 0, choice.length}};
-    if (worker<Config>() < choice.runs) place = begin_of_run(choice);
+    if (worker<Config>() < choice.ranges) place = begin_of_range(choice);
     if (lane == 0) {
       stash_place(words.address, place);
-      words.store(choice.longest, choice.runs, choice.front, choice.tiles);
+      words.store(choice.longest, choice.ranges, choice.front, choice.tiles);
     }
     if (arguments.partitions > 1) clear_table<Config>(arguments, lane);
   }
 
  private:
   using Kinds = TileKinds<Tiling>;
-  static constexpr int kRunTicks = kRunSteps * Tiling::kFewTicks;
+  static constexpr int kRangeTicks = kRunSteps * Tiling::kFewTicks;
   struct Choice {
-    int longest = 0x7fffffff;  ///< ticks of tiles that are not cut
-    int runs = 0, length = 1;  ///< and ticks of each
-    int front = 0, tiles = 0;  ///< as of CutWords
+    int longest = 0x7fffffff;    ///< ticks of tiles that are not cut
+    int ranges = 0, length = 1;  ///< and ticks of each
+    int front = 0, tiles = 0;    ///< as of CutWords
   };
 
   /// Ticks of all heads' tiles.
@@ -138,7 +138,7 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
       const Sums sums = this->sums(longest);
       const float whole = ticks_of(sums.whole);
       const float share = __fdividef(sums.about + whole, static_cast<float>(ctas));
-      int runs = 0;
+      int ranges = 0;
       if (sums.tiles > 0) {
         // NOTE: ticks are counted in an int.
         if (sums.about > 1e9f || !is_worth_it(sums, share, whole)) return choice;
@@ -147,15 +147,15 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
         const int most_runs = max(ctas - (whole > 0 ? 1 : 0), 1);
         choice.length =
             max(quotient(line - 1, min(max(wanted, 1), most_runs)) + 1, Tiling::kFullTicks);
-        runs = quotient(line - 1, choice.length) + 1;
+        ranges = quotient(line - 1, choice.length) + 1;
       }
       choice.longest = longest;
-      choice.runs = runs;
-      choice.front = sums.whole.ctas_at_front(*this, ctas - runs);
+      choice.ranges = ranges;
+      choice.front = sums.whole.ctas_at_front(*this, ctas - ranges);
       choice.tiles = sums.whole_tiles;
       const float limit =
           fmaxf(kCutShare * share, static_cast<float>(kLeastCut * Tiling::kFewTicks));
-      if (!may_cut || runs > 0 || static_cast<float>(sums.most) <= limit) return choice;
+      if (!may_cut || ranges > 0 || static_cast<float>(sums.most) <= limit) return choice;
       // Where one tile is worth a cut, shorter ones are cut with it: CTAs would wait for them.
       longest = static_cast<int>(fmaxf(kCutShare * share, kLeastCut * Tiling::kFewTicks / 4));
     }
@@ -166,17 +166,17 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
   /// another, there is little beside them, and their last round would leave many CTAs idle.
   ATTNJIT_DEVICE static bool is_worth_it(const Sums& sums, float share, float whole) {
     const auto most = static_cast<float>(sums.most);
-    if (most > kMuchLonger * share + kRunTicks) return true;
+    if (most > kMuchLonger * share + kRangeTicks) return true;
     const float mean = __fdividef(sums.about, sums.tiles);
     const bool alike = mean * sums.about > 0.8f * sums.squares;
     if (!alike || whole > 0.25f * sums.about) return false;
     const float rounds = ceilf(__fdividef(sums.tiles * share, sums.about));
-    return rounds * mean > kMuchLonger * (share + kRunTicks);
+    return rounds * mean > kMuchLonger * (share + kRangeTicks);
   }
 
-  /// Where the CTA's run begins: {the sequence, ticks of it that the runs before have, ticks of the
-  /// run, of a run}.
-  ATTNJIT_DEVICE ListPlace begin_of_run(const Choice& choice) const {
+  /// Where the CTA's range begins: {the sequence, ticks of it that the ranges before have, ticks of
+  /// the range, of a range}.
+  ATTNJIT_DEVICE ListPlace begin_of_range(const Choice& choice) const {
     const int longest = choice.longest, length = choice.length;
     const int target = worker<Config>() * length;
     ListPlace place{{arguments.batch, 0, 0, length}};
@@ -194,7 +194,7 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
       const int each = this->tile_ticks(its);
       const int left = each - (place.words[1] - quotient(place.words[1], each) * each);
       if (left < Tiling::kTileTicks + step_ticks<Tiling>(its.q)) {
-        // The tile's last KV tile is the run's before: on to the next tile.
+        // The tile's last KV tile is the range's before: on to the next tile.
         place.words[1] += left;
         place.words[2] -= left;
         if (place.words[1] >= this->tiles(its.q) * each) {
@@ -214,8 +214,9 @@ ATTNJIT_DEVICE KvTiles from_last(KvTiles all, int first, int end) {
   return {max(all.begin, all.end - end), max(all.begin, all.end - first)};
 }
 
-/// Walks a CTA's run, and then the tiles that it claims. A whole warp. What it does not need while
-/// it loads stands in shared memory. List: an architecture's SequenceList of whole tiles, with
+/// Walks a CTA's range, and then the tiles that it claims. A whole warp. What it does not need
+/// while it loads stands in shared memory. List: an architecture's SequenceList of whole tiles,
+/// with
 ///   Work whole(SequenceTile) const        the work tile
 ///   void keep(Work&, first, end) const    leaves of its KV tiles those of from_last()
 template <class Config, class Mask, class Tiling, class Arguments, class Params, class List>
@@ -226,7 +227,7 @@ struct CutTileList : List {
   using List::lane;
   using List::params;
 
-  bool running = true;  ///< in its run
+  bool in_range = true;  ///< in its range
 
   ATTNJIT_DEVICE CutTileList(const Arguments& launch, const Params& user, int lane_of_warp,
                              CutWords words)
@@ -235,9 +236,9 @@ struct CutTileList : List {
   /// Goes to the next work tile, at first to the first; false: there is none. NOTE: all in one
   /// place, for compile time and the instruction cache.
   ATTNJIT_DEVICE bool next() {
-    if (running) {
-      running = runs_on(stashed_place(cuts.address));
-      if (running) return true;
+    if (in_range) {
+      in_range = is_in_range(stashed_place(cuts.address));
+      if (in_range) return true;
       this->begin_walk();
     } else {
       List::go_on();
@@ -245,22 +246,22 @@ struct CutTileList : List {
     List::find();
     return !List::done();
   }
-  /// The work; a run then stands at what follows. NOTE: a tile's work is made in one place, for
+  /// The work; a range then stands at what follows. NOTE: a tile's work is made in one place, for
   /// compile time: the mask may be asked what it shows.
   ATTNJIT_DEVICE auto tile() {
     int first = 0, end = 0;  // of a part's KV tiles
-    auto work = this->whole(running ? part(first, end) : List::Base::tile());
+    auto work = this->whole(in_range ? part(first, end) : List::Base::tile());
     if (work.partition != kWhole) this->keep(work, first, end);
     return work;
   }
 
  private:
-  ATTNJIT_DEVICE bool runs_on(const ListPlace& at) const {
+  ATTNJIT_DEVICE bool is_in_range(const ListPlace& at) const {
     return warp_uniform(at.words[2] > 0 && at.words[0] < arguments.batch) != 0;
   }
 
-  /// The sequence's tile that the run stands in, and what the run has of its KV tiles, where it is
-  /// cut.
+  /// The sequence's tile that the range stands in, and what the range has of its KV tiles, where it
+  /// is cut.
   ATTNJIT_DEVICE SequenceTile part(int& first, int& end) {
     const Line line{{arguments}, params, lane};
     ListPlace at = stashed_place(cuts.address);
@@ -271,7 +272,7 @@ struct CutTileList : List {
     const int steps = line.steps(its);
     const int tile_ticks = steps * step + Tiling::kTileTicks;
     const int place = quotient(offset, tile_ticks);
-    const int begin = offset - place * tile_ticks;  // ticks of the tile that runs before have
+    const int begin = offset - place * tile_ticks;  // ticks of the tile that ranges before have
     const int tiles_of_head = Tiling::tiles(its.q, arguments);
     const int head = quotient(place, tiles_of_head);
     SequenceTile tile = line.tile_of(sequence, head, place - head * tiles_of_head);
@@ -279,14 +280,14 @@ struct CutTileList : List {
     first = quotient(begin + step - 1, step);
     end = min(quotient(begin + left + step - 1, step), steps);
     if (first > 0 || end < steps) {
-      const int run = worker<Config>();
-      const int tile_begin = (run + 1) * length - left - begin;
+      const int range = worker<Config>();
+      const int tile_begin = (range + 1) * length - left - begin;
       const int last = quotient(tile_begin + (steps - 1) * step, length);
-      tile.partition = first > 0 ? kLaterPart : first_of_parts(last - run + 1);
+      tile.partition = first > 0 ? kLaterPart : first_of_parts(last - range + 1);
       // NOTE: a tile may have more KV tiles than is dealt out: the last part has what is left.
       if (end == steps) end = 0x7fffffff;
     }
-    // Where the run stands then.
+    // Where the range stands then.
     at.words[2] = left - (tile_ticks - begin);
     at.words[1] = (place + 1) * tile_ticks;
     if (place + 1 == tiles_of_head * Tiling::heads(arguments)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the parts of cut work tiles lie in the workspace, which an attention that deals out
-// stream-K ranges (common/cuts.cuh, common/work_runs.cuh, common/sequence_runs.cuh) and its merge
-// agree on: as many as there are CTAs, whatever the batch.
+// stream-K ranges (common/cuts.cuh, common/work_ranges.cuh, common/sequence_ranges.cuh) and its
+// merge agree on: as many as there are CTAs, whatever the batch.
 #pragma once
 
 #include "common/ptx.cuh"
@@ -9,25 +9,25 @@
 namespace attnjit {
 
 /// Whether launches may cut work tiles: the long ones of sequences that differ in length, each
-/// where the device finds it best, and otherwise wherever a run of KV tiles ends
-/// (common/work_runs.cuh). The plan says so of some configurations alone.
+/// where the device finds it best, and otherwise wherever a range of KV tiles ends
+/// (common/work_ranges.cuh). The plan says so of some configurations alone.
 template <class Config>
 constexpr bool cuts_tiles() {
   return Config::kCuts;
 }
-/// Whether launches may deal out runs of sequences that differ in kv_len
-/// (common/sequence_runs.cuh); others of the same kernel have uniform splits.
+/// Whether launches may deal out ranges of sequences that differ in kv_len
+/// (common/sequence_ranges.cuh); others of the same kernel have uniform splits.
 template <class Config>
-constexpr bool deals_runs() {
+constexpr bool deals_ranges() {
   return Config::kRuns;
 }
 /// Whether their heads have keys of their own, as a decode's: a team has a CTA for each.
 template <class Config>
-constexpr bool deals_head_runs() {
+constexpr bool deals_head_ranges() {
   return Config::kHeadRuns;
 }
 
-/// Whether a launch asks how long its sequences are, and deals out runs if that is worth it:
+/// Whether a launch asks how long its sequences are, and deals out ranges if that is worth it:
 /// partitions are then the CTAs (or clusters of them) whose parts the workspace has room for.
 /// Otherwise they are the uniform splits.
 template <class Arguments>
@@ -38,7 +38,7 @@ ATTNJIT_DEVICE bool asks_lengths(const Arguments& arguments) {
 /// partition has a part of each row.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE bool has_slots(const Arguments& arguments) {
-  if constexpr (deals_runs<Config>()) return asks_lengths(arguments);
+  if constexpr (deals_ranges<Config>()) return asks_lengths(arguments);
   return cuts_tiles<Config>();
 }
 
@@ -63,26 +63,26 @@ constexpr int kLaterPart = 0;
 constexpr int first_of_parts(int n) { return -n; }
 constexpr bool is_first(int partition) { return partition < 0; }
 
-/// A CTA's run of keys cuts two tiles at most: the one that it begins in, and the one that it ends
-/// in, whose first part is the run's. So there are two slots, of kTileM rows each. Behind their
-/// LSEs lie, in words: of each run the rows of the tile that it has the first part of, by their
-/// number in the LSE, negative: nobody's; and then of each run how many parts that tile has.
-/// `most`: runs that the launch has room for.
+/// A CTA's range of keys cuts two tiles at most: the one that it begins in, and the one that it
+/// ends in, whose first part is the range's. So there are two slots, of kTileM rows each. Behind
+/// their LSEs lie, in words: of each range the rows of the tile that it has the first part of, by
+/// their number in the LSE, negative: nobody's; and then of each range how many parts that tile
+/// has. `most`: ranges that the launch has room for.
 template <int kTileM>
 struct CutTable {
   int most;
 
   /// The second slot is that of first parts.
-  ATTNJIT_DEVICE static i64 lse(int run, bool first, int row) {
-    return (2 * static_cast<i64>(run) + (first ? 1 : 0)) * kTileM + row;
+  ATTNJIT_DEVICE static i64 lse(int range, bool first, int row) {
+    return (2 * static_cast<i64>(range) + (first ? 1 : 0)) * kTileM + row;
   }
-  ATTNJIT_DEVICE i64 row(int run, int row) const {
-    return lse(most, false, 0) + run * kTileM + row;
+  ATTNJIT_DEVICE i64 row(int range, int row) const {
+    return lse(most, false, 0) + range * kTileM + row;
   }
-  ATTNJIT_DEVICE i64 parts(int run) const { return row(most, run); }
+  ATTNJIT_DEVICE i64 parts(int range) const { return row(most, range); }
 };
 
-/// Before a CTA's work, a warp says that its run cuts no tile. CTAs of a cluster have a run
+/// Before a CTA's work, a warp says that its range cuts no tile. CTAs of a cluster have a range
 /// together, and the rows of a part each.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE void clear_table(const Arguments& arguments, int lane) {

@@ -4,8 +4,8 @@
 //
 // Work tiles that are long beside a CTA's share of a launch are what its other CTAs would wait for.
 // Those of all sequences that have such tiles are one line of keys, tile behind tile, of which the
-// first CTAs take a run each, as long as one another (common/cut_list.cuh). What is left is taken
-// as whole tiles (common/sequences.cuh), by the other CTAs and by these after their runs.
+// first CTAs take a range each, as long as one another (common/cut_list.cuh). What is left is taken
+// as whole tiles (common/sequences.cuh), by the other CTAs and by these after their ranges.
 #pragma once
 
 #include "common/cut_table.cuh"
@@ -89,7 +89,7 @@ struct TileKinds {
 /// of few rows.
 constexpr float kCutShare = 0.25f;
 constexpr int kLeastCut = 24;
-/// Where the longest takes more than so many times a CTA's share, and what a run's begin and end
+/// Where the longest takes more than so many times a CTA's share, and what a range's begin and end
 /// take, in such KV tiles.
 constexpr float kMuchLonger = 1.1f;
 constexpr int kRunSteps = 7;
@@ -119,20 +119,20 @@ ATTNJIT_DEVICE int cut_ticks(Lengths lengths, const Params& params) {
   return nominal_steps<Config, Mask, Tiling>(lengths, params) * step_ticks<Tiling>(lengths.q);
 }
 
-/// What all CTAs know of a launch's cuts, and where this one's run stands, in shared memory. What
+/// What all CTAs know of a launch's cuts, and where this one's range stands, in shared memory. What
 /// is asked between a producer's tiles is not kept in registers, of which it has few.
 struct CutWords {
   u32 address;
 
-  /// Ticks of the longest tiles that are not cut, and how many CTAs have runs.
+  /// Ticks of the longest tiles that are not cut, and how many CTAs have ranges.
   ATTNJIT_DEVICE int longest() const { return word(4); }
-  ATTNJIT_DEVICE int runs() const { return word(5); }
+  ATTNJIT_DEVICE int ranges() const { return word(5); }
   /// TileKinds::ctas_at_front() of the tiles that are not cut, for the other CTAs; and how many
   /// such tiles there are.
   ATTNJIT_DEVICE int front() const { return word(6); }
   ATTNJIT_DEVICE int tiles() const { return word(7); }
-  ATTNJIT_DEVICE void store(int longest, int runs, int front, int tiles) const {
-    store_shared_v4(address + kListBytes, longest, runs, front, tiles);
+  ATTNJIT_DEVICE void store(int longest, int ranges, int front, int tiles) const {
+    store_shared_v4(address + kListBytes, longest, ranges, front, tiles);
   }
 
  private:

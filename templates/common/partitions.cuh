@@ -100,7 +100,7 @@ ATTNJIT_DEVICE bool is_merged(const Arguments& arguments) {
 /// The same of one work tile.
 template <class Config, class Work, class Arguments>
 ATTNJIT_DEVICE bool is_merged(const Work& work, const Arguments& arguments) {
-  if constexpr (cuts_tiles<Config>() || deals_runs<Config>()) return work.partition != kWhole;
+  if constexpr (cuts_tiles<Config>() || deals_ranges<Config>()) return work.partition != kWhole;
   return is_merged<Config>(arguments);
 }
 
@@ -129,7 +129,7 @@ ATTNJIT_DEVICE i64 packed_row(const Work& work, int head, int position,
 template <class Config, class Work, class Arguments>
 ATTNJIT_DEVICE i64 part_row(const Work& work, int of_tile, int head, int position,
                             const Arguments& arguments) {
-  if constexpr (cuts_tiles<Config>() || deals_runs<Config>()) {
+  if constexpr (cuts_tiles<Config>() || deals_ranges<Config>()) {
     if (has_slots<Config>(arguments)) {
       return CutTable<Config::kTileM>::lse(worker<Config>(), is_first(work.partition), of_tile);
     }
@@ -145,14 +145,14 @@ ATTNJIT_DEVICE void store_part_lse(const Work& work, int of_tile, bool real, int
   if (real) {
     arguments.partial_lse[part_row<Config>(work, of_tile, head, position, arguments)] = lse;
   }
-  if constexpr (cuts_tiles<Config>() || deals_runs<Config>()) {
+  if constexpr (cuts_tiles<Config>() || deals_ranges<Config>()) {
     if (!has_slots<Config>(arguments) || !is_first(work.partition)) return;
     const CutTable<Config::kTileM> table{arguments.partitions};
-    const int run = worker<Config>();
+    const int range = worker<Config>();
     u32* const words = reinterpret_cast<u32*>(arguments.partial_lse);
-    if (of_tile == 0) words[table.parts(run)] = static_cast<u32>(-work.partition);
+    if (of_tile == 0) words[table.parts(range)] = static_cast<u32>(-work.partition);
     if (real) {
-      words[table.row(run, of_tile)] =
+      words[table.row(range, of_tile)] =
           static_cast<u32>(lse_row<Config>(work, head, position, arguments));
     }
   }

@@ -155,14 +155,14 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
  private:
   ATTNJIT_DEVICE static int step() { return workers<Config>(); }
 
-  /// The CTAs that claim from the list's begin on: those without runs of cut tiles. And which of
-  /// them this one is; negative: it has a run before.
+  /// The CTAs that claim from the list's begin on: those without ranges of cut tiles. And which of
+  /// them this one is; negative: it has a range before.
   ATTNJIT_DEVICE int claimants() const {
-    if constexpr (kCuts) return step() - cuts.runs();
+    if constexpr (kCuts) return step() - cuts.ranges();
     return step();
   }
   ATTNJIT_DEVICE int claimant() const {
-    if constexpr (kCuts) return worker<Config>() - cuts.runs();
+    if constexpr (kCuts) return worker<Config>() - cuts.ranges();
     return worker<Config>();
   }
   ATTNJIT_DEVICE int longest() const {

@@ -415,7 +415,7 @@ struct WorkList {
   }
 
  private:
-  /// Runs are a list of their own (common/work_runs.cuh).
+  /// Runs are a list of their own (common/work_ranges.cuh).
   static constexpr bool kParts = Config::kSplit && !cuts_tiles<Config>();
   ATTNJIT_DEVICE bool split() const { return arguments.partitions > 1; }
   /// Of each tile.

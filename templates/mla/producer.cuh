@@ -2,7 +2,7 @@
 // The producer: it finds the CTA's work, publishes it, and loads Q and the KV tiles.
 #pragma once
 
-#include "common/sequence_runs.cuh"
+#include "common/sequence_ranges.cuh"
 #include "mla/widening.cuh"
 
 namespace attnjit::mla {
@@ -159,7 +159,7 @@ using ThreadCopies = Either<TilesOf<Config>::kWidened, WideningCopies<Config, Ty
 /// (Producer::load_q_at_once()). Two others load boxes of K.
 constexpr int kQLoadWarp = 2;
 template <class Config>
-constexpr bool kMayLoadQAtOnce = deals_runs<Config>() && Config::kStageLoaders == 2;
+constexpr bool kMayLoadQAtOnce = deals_ranges<Config>() && Config::kStageLoaders == 2;
 
 /// A warp, or several that all find the same work and copy their parts of the KV tiles; the first
 /// does the rest. Where loads are apart (kLoadsApart), each part is of K or of V: neither waits for
@@ -208,7 +208,7 @@ struct Producer {
   ATTNJIT_DEVICE bool loads_q_at_once() const {
     if constexpr (kMayLoadQAtOnce<Config>) {
       if (asks_lengths(arguments)) return false;
-      return SequenceRuns<Config, Mask, Arguments, Params>{{arguments}, params}.even_tiles(
+      return SequenceRanges<Config, Mask, Arguments, Params>{{arguments}, params}.even_tiles(
                  arguments.even_parts) <= workers<Config>();
     }
     return false;
@@ -216,9 +216,9 @@ struct Producer {
   /// That warp.
   ATTNJIT_DEVICE void load_q_at_once() const {
     if (!loads_q_at_once()) return;
-    const SequenceRuns<Config, Mask, Arguments, Params> runs{{arguments}, params};
+    const SequenceRanges<Config, Mask, Arguments, Params> ranges{{arguments}, params};
     const int place = worker<Config>() >> (joins<Config>(arguments) ? 1 : 0);
-    const auto [sequence, part, tile] = runs.even_tile(place, arguments.even_parts);
+    const auto [sequence, part, tile] = ranges.even_tile(place, arguments.even_parts);
     if (sequence >= arguments.batch) return;
     WorkTile work{};
     work.batch = sequence;
@@ -326,8 +326,8 @@ struct Producer {
   }
 
   ATTNJIT_DEVICE void run() {
-    if constexpr (deals_runs<Config>()) {
-      walk(SequenceRunList<Config, Mask, Arguments, Params>(arguments, params, stashed()));
+    if constexpr (deals_ranges<Config>()) {
+      walk(SequenceRangeList<Config, Mask, Arguments, Params>(arguments, params, stashed()));
     } else if constexpr (kLengthsDiffer<Config>) {
       walk(SequenceTileList<Config, Mask, Arguments, Params, ListTiling<Config>>(arguments, params,
                                                                                  lane));

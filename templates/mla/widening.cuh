@@ -58,7 +58,7 @@ struct WideningCopies {
   /// NOTE: where the places of e4m3 are no constants, a lane that finds work by itself has no
   /// registers for two rows either, and would spill 32 to 104 bytes. Others took 4 to 6 % more time
   /// as a loop.
-  static constexpr bool kUnrollRows = kHalves || deals_runs<Config>() || Tiles::kOvBlocks <= 4 ||
+  static constexpr bool kUnrollRows = kHalves || deals_ranges<Config>() || Tiles::kOvBlocks <= 4 ||
                                       (Config::kTopk > 0 && !Config::kRagged);
   using Part = u32[kOwnRows][4];
 

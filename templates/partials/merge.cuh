@@ -161,20 +161,20 @@ struct PartRows {
 /// partition has one of each row.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE bool merges_slots(const Arguments& arguments) {
-  if constexpr (deals_runs<Config>()) return arguments.m_tiles > 0;
+  if constexpr (deals_ranges<Config>()) return arguments.m_tiles > 0;
   return cuts_tiles<Config>();
 }
 
 /// CTAs from one that has a part of a tile to that of the next.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE int team_of(const Arguments& arguments) {
-  if constexpr (deals_runs<Config>()) return arguments.m_tiles;
+  if constexpr (deals_ranges<Config>()) return arguments.m_tiles;
   return 1;
 }
 
 /// Gives every step-th row from `begin` on, a number in the LSE, its place and its parts to
-/// visit(): of slots those of the runs' tables, of which a lane each asks for the warp's next 32,
-/// so that neighbouring warps have a row each of neighbouring runs. NOTE: in one loop: two would
+/// visit(): of slots those of the ranges' tables, of which a lane each asks for the warp's next 32,
+/// so that neighbouring warps have a row each of neighbouring ranges. NOTE: in one loop: two would
 /// not stay in the instruction cache beside the attention.
 template <class Config, class Arguments, class Visit>
 ATTNJIT_DEVICE void for_rows(long long begin, long long step, int lane, const Arguments& arguments,
@@ -185,22 +185,22 @@ ATTNJIT_DEVICE void for_rows(long long begin, long long step, int lane, const Ar
   await_prerequisites();
   const bool slots = merges_slots<Config>(arguments);
   long long rows = arguments.rows;
-  if constexpr (deals_runs<Config>() || cuts_tiles<Config>()) {
+  if constexpr (deals_ranges<Config>() || cuts_tiles<Config>()) {
     if (slots) rows = static_cast<long long>(arguments.partitions) * Config::kTileM;
   }
   for (long long first = begin; first < rows; first += slots ? 32 * step : step) {
     u32 left = 1;
-    [[maybe_unused]] int run = 0, row_of_tile = 0, own_parts = 0, number = -1;
-    if constexpr (deals_runs<Config>() || cuts_tiles<Config>()) {
+    [[maybe_unused]] int range = 0, row_of_tile = 0, own_parts = 0, number = -1;
+    if constexpr (deals_ranges<Config>() || cuts_tiles<Config>()) {
       if (slots) {
         const CutTable<Config::kTileM> table{arguments.partitions};
         const u32* const words = reinterpret_cast<const u32*>(arguments.partial_lse);
         const int own = static_cast<int>(first + lane * step);
         if (own < rows) {
           row_of_tile = quotient(own, arguments.partitions);
-          run = own - row_of_tile * arguments.partitions;
-          own_parts = static_cast<int>(words[table.parts(run)]);
-          number = static_cast<int>(words[table.row(run, row_of_tile)]);
+          range = own - row_of_tile * arguments.partitions;
+          own_parts = static_cast<int>(words[table.parts(range)]);
+          number = static_cast<int>(words[table.row(range, row_of_tile)]);
         }
         left = __ballot_sync(0xffffffffu, number >= 0);
       }
@@ -210,14 +210,14 @@ ATTNJIT_DEVICE void for_rows(long long begin, long long step, int lane, const Ar
       if (slots) row = __shfl_sync(0xffffffffu, number, __ffs(static_cast<int>(left)) - 1);
       if (slots || row != begin) place = place_of<Config>(row, arguments);
       PartRows parts{arguments.partitions, 0, place.o_row, arguments.rows};
-      if constexpr (deals_runs<Config>() || cuts_tiles<Config>()) {
+      if constexpr (deals_ranges<Config>() || cuts_tiles<Config>()) {
         if (slots) {
           const int from = __ffs(static_cast<int>(left)) - 1;
-          const int its_run = __shfl_sync(0xffffffffu, run, from);
+          const int its_range = __shfl_sync(0xffffffffu, range, from);
           const int of_tile = __shfl_sync(0xffffffffu, row_of_tile, from);
           using Table = CutTable<Config::kTileM>;
           parts = {__shfl_sync(0xffffffffu, own_parts, from), Config::kTileM,
-                   Table::lse(its_run, false, of_tile),
+                   Table::lse(its_range, false, of_tile),
                    Table::lse(team_of<Config>(arguments), false, 0)};
         }
       }
@@ -451,7 +451,7 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
     constexpr int kBatch = kCuts ? 4 : 8;
     merge_rows<Config, kBatch, kEarly>(arguments);
   } else {
-    const bool few_parts = deals_runs<Config>() && arguments.rows > Config::kManyRows;
+    const bool few_parts = deals_ranges<Config>() && arguments.rows > Config::kManyRows;
     if (arguments.partitions <= Config::kFewParts || few_parts) {
       merge_rows<Config, 4, 0>(arguments);
     } else {

@@ -33,7 +33,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
   }
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   await_prerequisites();
-  find_sequence_run<Config, Mask>(smem, arguments, params);
+  find_sequence_range<Config, Mask>(smem, arguments, params);
   const int cta = mla::begin_together<Config>();
   tcgen05_fence_after();
   const Tmem<Config> tmem{load_shared_word(smem.tmem_address())};

@@ -38,14 +38,14 @@
 //   float *partial_o, *partial_lse; int partitions; i64 rows
 //   where Config::kCuts several partitions are the runs that there is room for, and of sequences of
 //   one length the CTAs (common/cut_table.cuh)
-// with int even_parts where Config::kHeadRuns (common/sequence_runs.cuh)
+// with int even_parts where Config::kHeadRuns (common/sequence_ranges.cuh)
 // and where Config::kDebugWaits
 //   unsigned* wait_records
 #pragma once
 
-#include "common/sequence_runs.cuh"
+#include "common/sequence_ranges.cuh"
 #include "common/sequence_tiles.cuh"
-#include "common/work_runs.cuh"
+#include "common/work_ranges.cuh"
 #include "sm90/box_copies.cuh"
 #include "sm90/consumer.cuh"
 #include "sm90/producer.cuh"
@@ -95,7 +95,9 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
   if constexpr (packs_units<Config>()) clear_idle_rows<Config>(smem);
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   if constexpr (Config::kOverlaps) await_prerequisites();
-  if constexpr (deals_head_runs<Config>()) find_sequence_run<Config, Mask>(smem, arguments, params);
+  if constexpr (deals_head_ranges<Config>()) {
+    find_sequence_range<Config, Mask>(smem, arguments, params);
+  }
   if constexpr (cuts_tiles<Config>() && kLengthsDiffer<Config>) {
     find_cuts<Config, Mask, SequenceTiling<Config>>(CutWords{smem.list(0)}, arguments, params);
   }
@@ -131,7 +133,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
         // NOTE: each list has its loop: both would not fit the producer's registers.
         Producer<Config, Mask, Arguments, Params> producer{smem, arguments, params};
         if (arguments.partitions > 1) {
-          RunList<Config, Mask, Arguments, Params> list(arguments, params, lane);
+          RangeList<Config, Mask, Arguments, Params> list(arguments, params, lane);
           if (elect_one()) producer.load_all(list);
         } else if (elect_one()) {
           producer.template load_all<WorkList<Config, Mask, Arguments, Params>>();

@@ -61,7 +61,7 @@ constexpr bool has_few_registers() {
 }
 
 /// Whether the list of work of sequences of one length stands in shared memory while who walks it
-/// loads. Of runs over sequences it begins there (sequence_runs.cuh).
+/// loads. Of ranges over sequences it begins there (common/sequence_ranges.cuh).
 template <class Config>
 constexpr bool stashes_list() {
   return Config::kListsOffset > 0 && !kLengthsDiffer<Config>;
@@ -93,9 +93,9 @@ constexpr int kPublishBytes = 48;
 template <class Config>
 constexpr bool lists_fit() {
   if constexpr (Config::kListsOffset > 0) {
-    constexpr int kLists = stashes_list<Config>()      ? 1
-                           : deals_head_runs<Config>() ? kRowCopyWarps
-                                                       : 2;
+    constexpr int kLists = stashes_list<Config>()        ? 1
+                           : deals_head_ranges<Config>() ? kRowCopyWarps
+                                                         : 2;
     constexpr int kWorkEnd =
         Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers;
     constexpr int kPublished = publishes_work<Config>() ? 2 * kPublishBytes : 0;

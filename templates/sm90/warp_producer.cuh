@@ -4,7 +4,7 @@
 // Copies load K and V.
 #pragma once
 
-#include "common/sequence_runs.cuh"
+#include "common/sequence_ranges.cuh"
 #include "common/sequence_tiles.cuh"
 #include "sm90/published_list.cuh"
 #include "sm90/query_copies.cuh"
@@ -267,9 +267,9 @@ struct WarpProducer {
 
   /// All the work tiles of the CTA.
   ATTNJIT_DEVICE void load_all() {
-    if constexpr (deals_head_runs<Config>()) {
-      SequenceRunList<Config, Mask, Arguments, Params> list(arguments, params,
-                                                            stashed_place(smem.list(warp)));
+    if constexpr (deals_head_ranges<Config>()) {
+      SequenceRangeList<Config, Mask, Arguments, Params> list(arguments, params,
+                                                              stashed_place(smem.list(warp)));
       load_each(list);
     } else if constexpr (publishes_work<Config>()) {
       PublishedList<Config, List> list{List(arguments, params, lane, CutWords{smem.list(0)}), smem,

@@ -19,7 +19,7 @@
 // and where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
 // with int even_parts where Config::kRuns, and int joined where Config::kJoins
-// (common/sequence_runs.cuh)
+// (common/sequence_ranges.cuh)
 #pragma once
 
 #include "mla/producer.cuh"
@@ -47,7 +47,7 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   // Where lengths are not asked for all roles are at their work by then.
   if (finds_by_lengths<Config>(arguments)) await_prerequisites();
-  find_sequence_run<Config, Mask>(smem, arguments, params);
+  find_sequence_range<Config, Mask>(smem, arguments, params);
   const int cta = mla::begin_together<Config>();
 
   if (warpgroup == 0) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decodes of sequences that differ in kv_len, whose keys are dealt out in runs, on sm_90a: some
 // sequences are cut, and others are written whole; or all are. NOTE: runs are dealt out
-// where 0.6 of the most units of a CTA are more than a run's and 2.5 (common/sequence_runs.cuh): of
-// few CTAs that is not so.
+// where 0.6 of the most units of a CTA are more than a run's and 2.5 (common/sequence_ranges.cuh):
+// of few CTAs that is not so.
 #include <vector>
 
 #include "../kernel_fixture.h"

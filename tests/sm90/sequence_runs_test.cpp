@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CTAs are dealt where sequences differ in kv_len (common/sequence_runs.cuh): each KV tile
+// What CTAs are dealt where sequences differ in kv_len (common/sequence_ranges.cuh): each KV tile
 // once, in parts that the merge can tell apart, and as much to one CTA as to another. Skipped
 // without NVRTC.
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 using namespace kernel_test;
 
-// Of common/sequence_runs.cuh, and of common/cut_table.cuh.
+// Of common/sequence_ranges.cuh, and of common/cut_table.cuh.
 constexpr int kWorkTileUnits = 4, kHeadTileUnits = 2, kJoined = 1 << 16;
 
 // Tiles of 64 rows against 64 keys: of 128 heads and one position or more; or, with HEADS, of a
@@ -28,7 +28,7 @@ constexpr int kWorkTileUnits = 4, kHeadTileUnits = 2, kJoined = 1 << 16;
 // each the sequence, the first row or the group, the KV tiles and the partition.
 constexpr const char* kKernel = R"(
 #include "common/mask.cuh"
-#include "common/sequence_runs.cuh"
+#include "common/sequence_ranges.cuh"
 using namespace attnjit;
 struct Config {
   static constexpr bool kRagged = HEADS, kRaggedKv = false, kKvLensExcludeNew = false;
@@ -48,8 +48,8 @@ struct Arguments {
   int batch, q_len, kv_len, num_q_heads, partitions, even_parts, joined, total_q;
 };
 struct NoParams {};
-using Finder = RunFinder<Config, CausalMask, Arguments, NoParams>;
-using List = SequenceRunList<Config, CausalMask, Arguments, NoParams>;
+using Finder = RangeFinder<Config, CausalMask, Arguments, NoParams>;
+using List = SequenceRangeList<Config, CausalMask, Arguments, NoParams>;
 
 extern "C" __global__ void deal(const int* kv_lens, const int* q_offsets, int* out, int batch,
                                 int q_len, int heads, int partitions, int even_parts, int joined,

@@ -49,7 +49,7 @@ LaunchShapes reached_shapes(const KernelPlan& plan, const LaunchShapes& shapes,
 /// The partitions of a launch where the spec says how many; nullopt: the launch chooses.
 std::optional<std::int32_t> fixed_partitions(const SpecFacts& spec, const LaunchShapes& shapes);
 
-/// What a launch splits that may deal out stream-K ranges (templates/common/sequence_runs.cuh) to
+/// What a launch splits that may deal out stream-K ranges (templates/common/sequence_ranges.cuh) to
 /// `workers`, of which `team` share each sequence: ranges, if the device shall find how long each
 /// of `batch` sequences is, or `uniform` splits.
 PartitionChoice sequence_ranges(const SplitWork& work, const PartitionChoice& uniform,

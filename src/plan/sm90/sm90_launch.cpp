@@ -134,7 +134,7 @@ std::int32_t stream_k_ranges(const KernelPlan& plan, const LaunchShapes& shapes,
 }
 
 // The parts of a decode's sequences, which differ in length: even ones, and as many as one may have
-// where the device is to find how long each is (templates/common/sequence_runs.cuh).
+// where the device is to find how long each is (templates/common/sequence_ranges.cuh).
 PartitionChoice sequence_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                                     const DeviceShape& device, const SplitWork& work) {
   const Sm90Plan& sm90 = *plan.sm90;

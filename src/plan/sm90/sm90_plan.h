@@ -107,7 +107,7 @@ struct Sm90Plan {
   std::shared_ptr<const Sm90Plan> low;
 
   /// Whether its runs are over sequences, whose heads have keys of their own
-  /// (templates/common/sequence_runs.cuh).
+  /// (templates/common/sequence_ranges.cuh).
   bool head_stream_k() const { return stream_k && spec->lengths_differ; }
   /// Whether parts of tiles that launches cut lie in slots of the CTAs
   /// (templates/common/cut_table.cuh). Partitions are then those CTAs.

@@ -32,7 +32,7 @@ inline constexpr double kSm90Worthwhile = 0.98;
 QueryTiling sm90_tiling(const Sm90Rows& rows);
 
 /// QueryTiling::time, without the merge, of full tiles that are dealt out in stream-K ranges,
-/// wherever these cut one (templates/common/work_runs.cuh).
+/// wherever these cut one (templates/common/work_ranges.cuh).
 double sm90_stream_k_time(const Sm90Rows& rows);
 
 }  // namespace attnjit

@@ -47,7 +47,7 @@ PartitionChoice asking_choice(const KernelPlan& plan, const Shape& shape) {
 }
 
 /// An error where the device would not deal out runs, or would
-/// (templates/common/sequence_runs.cuh): it does where whole sequences take longer.
+/// (templates/common/sequence_ranges.cuh): it does where whole sequences take longer.
 Status deals_as_said(const Shape& shape, const PartitionChoice& choice) {
   constexpr std::int64_t kWorkTileUnits = 4;
   const std::int64_t tiles = choice.team, workers = choice.partitions, teams = workers / tiles;

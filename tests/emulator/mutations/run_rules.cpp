@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The damages to how runs over sequences are found and merged (templates/common/sequence_runs.cuh),
-// of both architectures.
+// The damages to how runs over sequences are found and merged
+// (templates/common/sequence_ranges.cuh), of both architectures.
 #include "mutation.h"
 
 namespace attnjit::emulator {

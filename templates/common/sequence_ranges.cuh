@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of a CTA where sequences differ in kv_len and a launch may deal out runs of their keys:
-// as much to each team of CTAs, wherever that cuts a sequence.
+// The work of a CTA where sequences differ in kv_len and a launch may deal out ranges of their
+// keys: as much to each team of CTAs, wherever that cuts a sequence.
 #pragma once
 
 #include "common/sequence_tiles.cuh"
@@ -17,33 +17,34 @@ constexpr int kHeadTileUnits = 2;
 
 template <class Config>
 constexpr int work_tile_units() {
-  return deals_head_runs<Config>() ? kHeadTileUnits : kWorkTileUnits;
+  return deals_head_ranges<Config>() ? kHeadTileUnits : kWorkTileUnits;
 }
 
 /// Sequences of q_len rows each, whose heads share tiles; or of a tile for each of several heads
-/// (deals_head_runs), where a ragged batch may have sequences without rows, which are no work. Work
-/// is dealt out in one of two ways:
+/// (deals_head_ranges), where a ragged batch may have sequences without rows, which are no work.
+/// Work is dealt out in one of two ways:
 ///
 /// - Uniform splits. Each sequence has as many parts, and a CTA takes every gridDim.x-th query tile
 ///   of a part; or two take half of its keys each (joins()). That serves launches of so little work
 ///   that the device is not asked, and, with one part, sequences about as long as one another.
-/// - Runs. CTAs form teams, of as many as a sequence has query tiles: one each. A team takes a run
+/// - Ranges. CTAs form teams, of as many as a sequence has query tiles: one each. A team takes a
+/// range
 ///   of units. A unit is a KV tile that some row of a sequence reaches, or a sequence that has
 ///   none. They come sequence by sequence, and from a sequence's last KV tile to its first.
-///   Between two sequences are some that are nobody's (work_tile_units). Runs are as long as one
+///   Between two sequences are some that are nobody's (work_tile_units). Ranges are as long as one
 ///   another; what they cut lies in two slots of each CTA (common/cut_table.cuh).
 ///
 /// Either way the query tiles of a part are with CTAs that follow one another, which walk the same
 /// keys side by side, and share them in L2; or keys that lie beside one another, of heads.
 template <class Config, class Mask, class Arguments, class Params>
-struct SequenceRuns : SequenceLengths<Config, true, Arguments> {
-  static_assert(deals_runs<Config>() && Config::kSplit && Config::kPartitionTiles == 0);
-  static_assert(!Config::kRagged || deals_head_runs<Config>(),
+struct SequenceRanges : SequenceLengths<Config, true, Arguments> {
+  static_assert(deals_ranges<Config>() && Config::kSplit && Config::kPartitionTiles == 0);
+  static_assert(!Config::kRagged || deals_head_ranges<Config>(),
                 "sequences have as many query tiles as one another");
   using Base = SequenceLengths<Config, true, Arguments>;
   using Base::arguments;
 
-  static constexpr bool kHeads = deals_head_runs<Config>();
+  static constexpr bool kHeads = deals_head_ranges<Config>();
   static constexpr int kBetween = work_tile_units<Config>();
 
   const Params& params;
@@ -99,9 +100,9 @@ struct SequenceRuns : SequenceLengths<Config, true, Arguments> {
 /// Finds where a CTA's list of work begins. A whole warp. NOTE: by a warp that has its registers
 /// still: the producer's are few, and would spill.
 template <class Config, class Mask, class Arguments, class Params>
-struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
+struct RangeFinder : SequenceRanges<Config, Mask, Arguments, Params> {
   static constexpr u32 kAll = 0xffffffffu;
-  using Base = SequenceRuns<Config, Mask, Arguments, Params>;
+  using Base = SequenceRanges<Config, Mask, Arguments, Params>;
   using Base::arguments;
   using Base::kBetween;
   using Base::kHeads;
@@ -140,7 +141,7 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
     if constexpr (kHeads) {
       if constexpr (Config::kCtasPerSm > 1) even = share_memory(most, length);
     }
-    return even ? uniform() : begin_of_run(length);
+    return even ? uniform() : begin_of_range(length);
   }
 
  private:
@@ -149,22 +150,22 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
     return {{worker<Config>(), 0, arguments.even_parts, 0}};
   }
 
-  /// Whether even parts, by which a CTA has `even` units, serve as well as runs of `length`. A run
-  /// begins with a piece of another sequence, which takes time to begin and to merge. And on an
-  /// H200 runs that were 3 % shorter took as long (docs/performance-mla.md).
+  /// Whether even parts, by which a CTA has `even` units, serve as well as ranges of `length`. A
+  /// range begins with a piece of another sequence, which takes time to begin and to merge. And on
+  /// an H200 ranges that were 3 % shorter took as long (docs/performance-mla.md).
   ATTNJIT_DEVICE static bool are_even(int even, int length) {
     return even <= length + (length >> 4) + kBetween;
   }
   /// are_even() of decodes with two CTAs an SM, which wait for memory: a CTA that ends early leaves
   /// the other its share of that, and a CTA by itself loads 1 / 0.6 times as fast as one of all.
-  /// Runs take 2.5 units more, for the merge and a second work tile. Estimates, from launches on an
-  /// H200 (docs/sm90.md).
+  /// Ranges take 2.5 units more, for the merge and a second work tile. Estimates, from launches on
+  /// an H200 (docs/sm90.md).
   ATTNJIT_DEVICE static bool share_memory(int even, int length) {
     return 0.6f * static_cast<float>(even) <= static_cast<float>(length) + 2.5f;
   }
 
-  /// Where the team's run begins: if that is before a sequence, with its first unit.
-  ATTNJIT_DEVICE ListPlace begin_of_run(int length) const {
+  /// Where the team's range begins: if that is before a sequence, with its first unit.
+  ATTNJIT_DEVICE ListPlace begin_of_range(int length) const {
     const int target = this->team() * length;
     ListPlace place{{0, arguments.batch, length, length}};
     const auto units_of = [&](int sequence) { return this->units_of(sequence); };
@@ -182,21 +183,21 @@ struct RunFinder : SequenceRuns<Config, Mask, Arguments, Params> {
   }
 };
 
-/// Walks a CTA's work, from where RunFinder says that it begins.
+/// Walks a CTA's work, from where RangeFinder says that it begins.
 template <class Config, class Mask, class Arguments, class Params>
-struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
-  using Base = SequenceRuns<Config, Mask, Arguments, Params>;
+struct SequenceRangeList : SequenceRanges<Config, Mask, Arguments, Params> {
+  using Base = SequenceRanges<Config, Mask, Arguments, Params>;
   using Base::arguments;
   using Base::kBetween;
   using Base::kHeads;
 
   int begin;     ///< the first unit of the sequence; or, of even parts, a query tile of a part
   int sequence;  ///< the next one; nothing where parts are even
-  int left;      ///< units of the run, of which the last runs may have fewer, and a run that ends
-                 ///< before a sequence's first none; or even parts
-  int length;    ///< of each run; 0: parts are even
+  int left;  ///< units of the range, of which the last ranges may have fewer, and a range that ends
+             ///< before a sequence's first none; or even parts
+  int length;  ///< of each range; 0: parts are even
 
-  ATTNJIT_DEVICE SequenceRunList(const Arguments& launch, const Params& user, const ListPlace& at)
+  ATTNJIT_DEVICE SequenceRangeList(const Arguments& launch, const Params& user, const ListPlace& at)
       : Base{{launch}, user} {
     resume(at);
     if (length == 0) pass_over();
@@ -208,7 +209,7 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
   }
   /// The work; the list then stands at what follows. NOTE: both at once, so that a warp keeps few
   /// words while it loads keys (place).
-  ATTNJIT_DEVICE WorkTile tile() { return length == 0 ? tile_of_even_part() : tile_of_run(); }
+  ATTNJIT_DEVICE WorkTile tile() { return length == 0 ? tile_of_even_part() : tile_of_range(); }
   ATTNJIT_DEVICE void advance() const {}
 
   ATTNJIT_DEVICE ListPlace place() const { return {{begin, sequence, left, length}}; }
@@ -243,12 +244,12 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
     return work;
   }
 
-  ATTNJIT_DEVICE WorkTile tile_of_run() {
+  ATTNJIT_DEVICE WorkTile tile_of_range() {
     const int team = this->team();
     WorkTile work = this->work_tile(sequence, worker<Config>() - team * this->tiles());
     const KvTiles reached = reached_by(work);
     const int units = this->units_of(reached);
-    const int cut = (team + 1) * length - left - begin;  // units that the runs before have
+    const int cut = (team + 1) * length - left - begin;  // units that the ranges before have
     const int taken = min(units - cut, left);
     work.partition = kWhole;
     if (taken < units) {
@@ -302,24 +303,24 @@ struct SequenceRunList : SequenceRuns<Config, Mask, Arguments, Params> {
   }
 };
 
-/// Whether find_sequence_run() reads how long the sequences are.
+/// Whether find_sequence_range() reads how long the sequences are.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE bool finds_by_lengths(const Arguments& arguments) {
-  if constexpr (deals_runs<Config>()) return asks_lengths(arguments);
+  if constexpr (deals_ranges<Config>()) return asks_lengths(arguments);
   return false;
 }
 
-/// Where the launch may deal out runs over sequences: one warp finds the CTA's, and stashes that
+/// Where the launch may deal out ranges over sequences: one warp finds the CTA's, and stashes that
 /// for those that load. Before the CTA's threads meet.
 template <class Config, class Mask, class Memory, class Arguments, class Params>
-ATTNJIT_DEVICE void find_sequence_run(const Memory& smem, const Arguments& arguments,
-                                      const Params& params) {
-  if constexpr (deals_runs<Config>()) {
+ATTNJIT_DEVICE void find_sequence_range(const Memory& smem, const Arguments& arguments,
+                                        const Params& params) {
+  if constexpr (deals_ranges<Config>()) {
     constexpr int kFinder = 4;  // others make the CTA's barriers, or allocate tensor memory
     if (warp_uniform(static_cast<int>(threadIdx.x >> 5)) != kFinder) return;
     const int lane = static_cast<int>(threadIdx.x & 31u);
     const ListPlace place =
-        RunFinder<Config, Mask, Arguments, Params>{{{arguments}, params}, lane}.find();
+        RangeFinder<Config, Mask, Arguments, Params>{{{arguments}, params}, lane}.find();
     if (lane < kRowCopyWarps) stash_place(smem.list(lane), place);
     if (asks_lengths(arguments)) clear_table<Config>(arguments, lane);
   }

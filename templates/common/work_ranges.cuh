@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of a CTA where a launch of sequences of one length deals out runs of KV tiles: as many
+// The work of a CTA where a launch of sequences of one length deals out ranges of KV tiles: as many
 // to each CTA, next to one another, wherever that cuts a work tile.
 #pragma once
 
@@ -7,16 +7,16 @@
 
 namespace attnjit {
 
-/// A CTA's run of the units of a launch. A unit is a KV tile of a work tile, or a work tile that
+/// A CTA's range of the units of a launch. A unit is a KV tile of a work tile, or a work tile that
 /// has none. Work tiles come head by head, from a head's last rows to its first; and the KV tiles
 /// of each from its last to its first.
-struct Run {
+struct WorkRange {
   int head;    ///< where it begins: heads counted over the whole batch,
   int rank;    ///< a tile among those of the head,
-  int cut;     ///< and the units of that tile which the runs before have
+  int cut;     ///< and the units of that tile which the ranges before have
   int first;   ///< the same, counted from the first unit of all
   int units;   ///< how many it has; none and fewer are none
-  int length;  ///< of each run, but of the last ones
+  int length;  ///< of each range, but of the last ones
 };
 
 /// The KV tiles of a work tile, as units.
@@ -24,9 +24,9 @@ ATTNJIT_DEVICE int units_of(const WorkTile& work) {
   return max(work.tile_end - work.tile_begin, 1);
 }
 
-/// The run of this CTA. A whole warp.
+/// The range of this CTA. A whole warp.
 template <class Config, class Mask, class Arguments, class Params>
-ATTNJIT_DEVICE Run find_run(const Arguments& arguments, const Params& params, int lane) {
+ATTNJIT_DEVICE WorkRange find_range(const Arguments& arguments, const Params& params, int lane) {
   constexpr u32 kAll = 0xffffffffu;
   const auto units = [&](int rank) {
     return units_of(tile_of_head<Config, Mask>(0, rank, arguments, params));
@@ -42,12 +42,12 @@ ATTNJIT_DEVICE Run find_run(const Arguments& arguments, const Params& params, in
   const int of_head = __shfl_sync(kAll, through, 31);
   const int all = quotient(arguments.total_tiles, arguments.m_tiles) * of_head;
 
-  Run run;
-  run.length = quotient(all + workers<Config>() - 1, workers<Config>());
-  run.first = worker<Config>() * run.length;
-  run.units = min(all - run.first, run.length);
-  run.head = quotient(run.first, of_head);
-  const int place = run.first - run.head * of_head;
+  WorkRange range;
+  range.length = quotient(all + workers<Config>() - 1, workers<Config>());
+  range.first = worker<Config>() * range.length;
+  range.units = min(all - range.first, range.length);
+  range.head = quotient(range.first, of_head);
+  const int place = range.first - range.head * of_head;
   int cut = place - (through - own), rank = begin;
   const bool mine = cut >= 0 && place < through;
   if (mine) {
@@ -56,41 +56,41 @@ ATTNJIT_DEVICE Run find_run(const Arguments& arguments, const Params& params, in
   }
   clear_table<Config>(arguments, lane);
   const int finder = __ffs(static_cast<int>(__ballot_sync(kAll, mine))) - 1;
-  run.rank = __shfl_sync(kAll, rank, finder);
-  run.cut = __shfl_sync(kAll, cut, finder);
-  return run;
+  range.rank = __shfl_sync(kAll, rank, finder);
+  range.cut = __shfl_sync(kAll, cut, finder);
+  return range;
 }
 
-/// A CTA's run as work tiles: parts of them lie in its slots (common/cut_table.cuh).
+/// A CTA's range as work tiles: parts of them lie in its slots (common/cut_table.cuh).
 template <class Config, class Mask, class Arguments, class Params>
-struct RunList {
+struct RangeList {
   const Arguments& arguments;
   const Params& params;
-  Run run;        ///< what is left of it
-  int taken = 0;  ///< units of the tile
+  WorkRange range;  ///< what is left of it
+  int taken = 0;    ///< units of the tile
 
   /// A whole warp.
-  ATTNJIT_DEVICE RunList(const Arguments& launch, const Params& user, int lane)
-      : arguments(launch), params(user), run(find_run<Config, Mask>(launch, user, lane)) {}
+  ATTNJIT_DEVICE RangeList(const Arguments& launch, const Params& user, int lane)
+      : arguments(launch), params(user), range(find_range<Config, Mask>(launch, user, lane)) {}
 
-  ATTNJIT_DEVICE bool done() const { return run.units <= 0; }
+  ATTNJIT_DEVICE bool done() const { return range.units <= 0; }
   ATTNJIT_DEVICE void advance() {
-    run.first += taken;
-    run.units -= taken;
-    run.cut = 0;
-    if (++run.rank < arguments.m_tiles) return;
-    run.rank = 0;
-    ++run.head;
+    range.first += taken;
+    range.units -= taken;
+    range.cut = 0;
+    if (++range.rank < arguments.m_tiles) return;
+    range.rank = 0;
+    ++range.head;
   }
   ATTNJIT_DEVICE WorkTile tile() {
-    WorkTile work = tile_of_head<Config, Mask>(run.head, run.rank, arguments, params);
+    WorkTile work = tile_of_head<Config, Mask>(range.head, range.rank, arguments, params);
     const int units = units_of(work);
-    taken = min(units - run.cut, run.units);
+    taken = min(units - range.cut, range.units);
     if (taken == units) return work;
-    work.tile_end -= run.cut;
+    work.tile_end -= range.cut;
     work.tile_begin = work.tile_end - taken;
-    const int parts = quotient(run.first + units - 1, run.length) - worker<Config>() + 1;
-    work.partition = run.cut > 0 ? kLaterPart : first_of_parts(parts);
+    const int parts = quotient(range.first + units - 1, range.length) - worker<Config>() + 1;
+    work.partition = range.cut > 0 ? kLaterPart : first_of_parts(parts);
     return work;
   }
 };

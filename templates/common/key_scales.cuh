@@ -48,7 +48,7 @@ struct ScalesOfKey {
   /// row's sum is of P / v_scale. A v_scale is 2^-60 at least, so that one of 0 makes no NaN: the
   /// key then still counts in the sum of the row.
   template <class Put>
-  ATTNJIT_DEVICE void hand_over(const Put& put) const {
+  ATTNJIT_DEVICE void put_factors(const Put& put) const {
     const float value = fmaxf(v, 0x1p-60f);
     put(k, log2_approx(value), reciprocal_approx(value));
   }

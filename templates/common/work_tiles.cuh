@@ -184,7 +184,7 @@ ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work) {
   if constexpr (Config::kSplit) store_shared_word(address + 32, static_cast<u32>(work.partition));
 }
 /// What the producer published, for a whole warp; batch is -1 after the last tile. NOTE: lane 0
-/// alone reads, because it is lane 0 that hands the memory back: an arrival orders its own thread's
+/// alone reads, because it is lane 0 that releases the memory: an arrival orders its own thread's
 /// reads.
 template <class Config>
 ATTNJIT_DEVICE WorkTile load_work(u32 address, int lane) {

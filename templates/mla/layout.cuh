@@ -51,7 +51,7 @@ struct TilesOf {
   /// The first of a half's blocks.
   ATTNJIT_DEVICE static int first_block(int half) { return half == 0 ? 0 : kOvBlocks - kOwnBlocks; }
   /// The order in which a tile's blocks are loaded and multiplied: the rope's first, which is
-  /// handed back first.
+  /// released first.
   static constexpr int block_at(int i) { return i < kRopeBlocks ? kOvBlocks + i : i - kRopeBlocks; }
 
   /// K is e4m3 in part or in whole, and threads widen it. Of the format dsv32 the rope's part is
@@ -70,7 +70,7 @@ struct TilesOf {
   ATTNJIT_DEVICE static int widener_of(int block) { return block >> 1 & 1; }
 
   /// Where warps load the tiles of every second stage each (Config::kStageLoaders), the consumer
-  /// that makes S of such a stage hands its own half of V back before the other does. NOTE: not
+  /// that makes S of such a stage releases its own half of V before the other does. NOTE: not
   /// with partition_keys: S is a sum in the order of blocks, and a tile's stage depends on what the
   /// CTA had before, so that a row's last bits would depend on its batch.
   static constexpr bool kOwnHalfFirst = Config::kStageLoaders > 1 && Config::kPartitionTiles == 0;
@@ -83,7 +83,7 @@ struct TilesOf {
     if ((!kOwnHalfFirst && !kOtherHalfFirst) || i < kRopeBlocks) return block_at(i);
     return from_half(i - kRopeBlocks, kOwnHalfFirst ? half : 1 - half);
   }
-  /// The half of V that is handed back first: of the consumer that makes S of a stage's tiles, or
+  /// The half of V that is released first: of the consumer that makes S of a stage's tiles, or
   /// always the same.
   ATTNJIT_DEVICE static int free_half(int stage) { return Config::kTwoReaders ? stage & 1 : 0; }
   /// The i-th latent block, where those of a half come first.

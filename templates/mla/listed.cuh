@@ -80,7 +80,7 @@ ATTNJIT_DEVICE void store_listed(const TileMemory<Config>& smem, int stage, int 
 }
 
 /// What was said of a tile, for a whole warp that has waited for its first block. NOTE: lane 0
-/// alone reads, because it is lane 0 that hands the memory back.
+/// alone reads, because it is lane 0 that releases the memory.
 template <class Config>
 ATTNJIT_DEVICE ListedKeys load_listed(const TileMemory<Config>& smem, int stage, int lane) {
   static_assert(kRowCopyWarps == 4 && Config::kTileN == 64, "four words of 16 rows");

@@ -27,7 +27,7 @@ struct NarrowRow {
 /// What is 16-bit of a row is copied as rows of 16 bits are.
 ///
 /// e4m3 land in the tile's own memory, which is all that there is. Blocks are widened in an order
-/// of which the last half is handed back first; each of that half holds the e4m3 of two blocks, in
+/// of which the last half is released first; each of that half holds the e4m3 of two blocks, in
 /// the same order, and is written over when these are widened, or are in registers. A tile is asked
 /// for as soon as that half is free.
 ///
@@ -120,7 +120,7 @@ struct WideningCopies {
   }
 
  private:
-  /// The block that is the `i`-th of this CTA to be widened: those of the half that is handed back
+  /// The block that is the `i`-th of this CTA to be widened: those of the half that is released
   /// first are the last.
   ATTNJIT_DEVICE int block_at(const Ring& at, int i) const {
     const int half = Tiles::free_half(at.stage);
@@ -284,8 +284,8 @@ struct WideningCopies {
     fence_proxy_async_shared();
     __syncwarp();
     if (elect_one()) {
-      hand_over(block_at(ring, first));
-      if (both) hand_over(block_at(ring, first + 1));
+      signal_full(block_at(ring, first));
+      if (both) signal_full(block_at(ring, first + 1));
     }
   }
 
@@ -306,13 +306,13 @@ struct WideningCopies {
     store_part(part, of_rows, rows_of(ring, block));
   }
   /// Says that the warp's rows of a block are stored. A thread.
-  ATTNJIT_DEVICE void hand_over(int block) const {
+  ATTNJIT_DEVICE void signal_full(int block) const {
     mbarrier_arrive(rows.smem.kv_full(ring.stage, block));
-    if constexpr (kForPeer) give_to_peer(block);
+    if constexpr (kForPeer) copy_to_other_cta(block);
   }
 
   /// Copies the warp's rows of a block to the other CTA. A thread.
-  ATTNJIT_DEVICE void give_to_peer(int block) const {
+  ATTNJIT_DEVICE void copy_to_other_cta(int block) const {
     constexpr int kBytes = Copies::kRows * kBlockRowBytes;
     const auto& smem = rows.smem;
     const int peer = cta ^ 1;
@@ -320,7 +320,7 @@ struct WideningCopies {
     copy_to_peer(shared_address_in(own, peer), own, kBytes,
                  shared_address_in(smem.kv_full(ring.stage, block), peer));
     // What the same warp of the other CTA has of the block beside. NOTE: now, and not before: that
-    // block's phase before has ended when this one is handed back, which is after S.
+    // block's phase before has ended when this one is released, which is after S.
     mbarrier_arrive_expect_tx(smem.kv_full(ring.stage, block ^ kPair), kBytes);
   }
 

@@ -74,7 +74,7 @@ struct KeyScales {
       const int in_tile = row + kRows * i;
       if (in_tile >= Config::kTileN) break;
       const u32 to = static_cast<u32>(4 * in_tile);
-      own[i].hand_over([&](float of_key, float log2_of_value, float inverse_of_value) {
+      own[i].put_factors([&](float of_key, float log2_of_value, float inverse_of_value) {
         store_shared(at(kKeyScale) + to, of_key);
         store_shared(at(kLogValueScale) + to, log2_of_value);
         store_shared(at(kInverseValueScale) + to, inverse_of_value);

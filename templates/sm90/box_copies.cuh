@@ -62,8 +62,8 @@ struct BoxCopies {
   }
 
   /// Loads a KV tile to the stage that `ring` is at, when it is free; `full` hears of it.
-  /// NOTE: by one elected thread, which hands over what another lane found. Were each lane to issue
-  /// its own box, ptxas would make a loop over the lanes, of about a hundred cycles a box.
+  /// NOTE: by one elected thread, to which another lane passes what it found. Were each lane to
+  /// issue its own box, ptxas would make a loop over the lanes, of about a hundred cycles a box.
   template <class Copies>
   ATTNJIT_DEVICE void load_kv(Ring& ring, const TensorMap* map, u32 full, int tile, int place) {
     const u32 data = Copies::data(smem, ring.stage);

@@ -64,7 +64,7 @@ struct Epilogue : Mainloop<Config, Mask, ScoreMod, Arguments, Params> {
     if constexpr (Config::kSplit && !kDenseRuns) __syncwarp();
     if constexpr (!kOwnO) {
       if (Config::kQStages == 1 || is_merged<Config>(arguments)) {
-        // NOTE: also beside parts, which hand nothing back late: that would take registers.
+        // NOTE: also beside parts, which release nothing late: that would take registers.
         release_q(smem, q_ring.stage, rank_here(), lane);
       } else {
         unreleased = q_ring.stage;

@@ -67,7 +67,7 @@ struct KeyScalesLoad {
       own.template load<Config>(scales_of_key<Config>(tile.batch, tile.kv_len, first_row,
                                                       tile.first_key + key, arguments),
                                 tile.kv_head, arguments);
-      own.hand_over([&](float of_key, float log2_of_value, float inverse_of_value) {
+      own.put_factors([&](float of_key, float log2_of_value, float inverse_of_value) {
         const u32 pair = Buffer::pair(buffer, key) + key % 2 * 4;
         store_shared(pair, of_key);
         store_shared(pair + 8, log2_of_value);
@@ -154,7 +154,7 @@ struct KeyScales {
     });
   }
   /// Adds to the rows' sums what keys have of these weights, which are v_scale times as large, and
-  /// goes on to the next tile. NOTE: a lane hands V of this tile back for its warp, whose reads are
+  /// goes on to the next tile. NOTE: a lane releases V of this tile for its warp, whose reads are
   /// before that.
   template <int kCount>
   ATTNJIT_DEVICE void finish(float (&sum)[2], const float (&weights)[kCount], int lane) {

@@ -76,14 +76,14 @@ struct Mainloop {
   ATTNJIT_DEVICE static constexpr bool asks_first() { return !Mask::kInterval || Config::kMapped; }
   /// Whether probabilities are made in the registers of S. NOTE: not e4m3's, of which products make
   /// the sums, or polynomials some probabilities; nor where keys have scales, which each score
-  /// takes. Scores are values then, read before K is handed back: of e4m3 it was slower otherwise
+  /// takes. Scores are values then, read before K is released: of e4m3 it was slower otherwise
   /// (docs/performance-sm90.md).
   static constexpr bool kInPlace = !Config::kE4m3 && !keys_have_scales<Config>();
   static constexpr bool kPvBf16 = Layout::kPvOperand == WgmmaOperand::kBf16;
   /// Whether tiles after a first one look for maxima only where they must. NOTE: not where P is
   /// e4m3, which is saturated so soon that many tiles would; not where K and V are widened, whose P
-  /// has a bias; not where a row's bits must not hang on the rows beside it. With more columns of V
-  /// it gains nothing, since products are the bound.
+  /// has a bias; not where a row's bits must not depend on the rows beside it. With more columns of
+  /// V it gains nothing, since products are the bound.
   static constexpr bool kFollows =
       !Config::kE4m3 && !Config::kWidensKv && !Config::kRescaleByRow && Layout::kPvColumns <= 128;
   /// Whether P V of a tile whose rows see no more is multiplied where P V before a masked tile is,
@@ -157,7 +157,7 @@ struct Mainloop {
     return kMade ? static_cast<int>(opaque(static_cast<u32>(rank))) : rank;
   }
 
-  // ---- Handing memory back. Each warp arrives for itself.
+  // ---- Releasing memory. Each warp arrives for itself.
 
   ATTNJIT_DEVICE void release_k() {
     if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
@@ -218,7 +218,7 @@ struct Mainloop {
     OutputOf<Config>::scale(correction);
     if constexpr (sums_by_product<Config>()) rows.softmax.correct(correction);
   }
-  /// NOTE: a wgmma wait covers the executing threads' products, so each warp hands back for itself.
+  /// NOTE: a wgmma wait covers the executing threads' products, so each warp releases for itself.
   template <int kPending>
   ATTNJIT_DEVICE void end_qk(Scores& s, const Rows& rows) {
     wgmma_wait<kPending>();
@@ -482,7 +482,7 @@ struct Mainloop {
   /// The same of one tile, whose K is there.
   ATTNJIT_DEVICE void skip_tile(bool turn) {
     // NOTE: where sequences differ, the turn is taken before V is there: the consumer that has the
-    // rows of a decode multiplies with K after it. Elsewhere the memory is handed back first.
+    // rows of a decode multiplies with K after it. Elsewhere the memory is released first.
     constexpr bool kTurnFirst = kLengthsDiffer<Config>;
     release_k();
     key_scales.advance();

@@ -75,7 +75,7 @@ struct OriginSoftmax {
     for_both_rows<true>([&](int half) {
       const bool first = origin[half] == 0.0f;
       float top = quad_max(largest[half]);
-      // With kRescaleByRow a row's bits do not hang on the rows beside it: it moves by nothing.
+      // With kRescaleByRow a row's bits do not depend on the rows beside it: it moves by nothing.
       if (Config::kRescaleByRow && stays(half, largest[half])) top = Config::kPBias;
       float to = origin[half] + (top - Config::kPBias);
       if (to == 0.0f) to = 0x1p-100f;

@@ -7,7 +7,7 @@
 
 namespace attnjit::sm90 {
 
-/// Hands Q's memory back to the producer, once the store of the O staged there has read it; called
+/// Releases Q's memory to the producer, once the store of the O staged there has read it; called
 /// by each warp. NOTE: bulk groups belong to their thread: elect_one() chooses the one that stored,
 /// and finds no groups in the other warps.
 template <class Config>

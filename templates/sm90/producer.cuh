@@ -41,7 +41,7 @@ struct Producer {
     load_kv<CopiesOf<Config, false>>(v_ring, arguments.v_map, tile);
   }
 
-  /// Hands Q's memory over to each consumer, with the work tile. NOTE: also where there are no keys
+  /// Gives Q's memory to each consumer, with the work tile. NOTE: also where there are no keys
   /// and Q is not loaded: O is staged in it. A loop: compile time counts each copy of the code.
   ATTNJIT_DEVICE void load_q(bool no_keys) {
 #pragma unroll 1

@@ -33,7 +33,7 @@ ATTNJIT_DEVICE constexpr int step_offset(int step, int block_bytes) {
 }
 
 /// Loads the steps of Q that a warp holds in registers over a work tile. NOTE: the 128-byte swizzle
-/// flips the bits of an address that a step within a block adds to. NOTE: a lane hands Q back for
+/// flips the bits of an address that a step within a block adds to. NOTE: a lane releases Q for
 /// its warp, whose reads are before that.
 template <class Config, int kStep = 0>
 ATTNJIT_DEVICE void hold_q(u32 q_address, int warp, int lane) {

@@ -152,7 +152,7 @@ ATTNJIT_DEVICE u32 loaded_word(const Coord& row, int first_kv, int columns, cons
 /// The same of both rows, where a mask is asked about each score. NOTE: a loop, of which the
 /// compiler sees kStep columns: the user's expression is as long as it is, and all of them would be
 /// most of the kernel; of loads more would spill. Both rows are asked together, so that the
-/// expression stands at one place, and what of it hangs on the key alone is computed once. Bits
+/// expression stands at one place, and what of it depends on the key alone is computed once. Bits
 /// come in at the top, so that their places within a step are constants: computed, they cost as
 /// much as a short expression.
 template <class Mask, int kStep, class Params>

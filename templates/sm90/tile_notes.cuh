@@ -56,7 +56,7 @@ template <class Config>
 using NoteOf = Either<Config::kMapBits, MapTileNote, TileNote>;
 
 /// What the producer published with a K tile, in a warp's lane 0. NOTE: it alone reads, because it
-/// is lane 0 that hands K back: an arrival orders its own thread's reads.
+/// is lane 0 that releases K: an arrival orders its own thread's reads.
 template <class Note>
 ATTNJIT_DEVICE Note load_note(u32 address, int lane) {
   Note note;

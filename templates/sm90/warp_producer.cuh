@@ -30,7 +30,7 @@ struct WarpProducer {
   Ring q_ring = {};
   WorkTile work = {};
 
-  /// Hands Q's memory over to each consumer, with the work tile. NOTE: also where there are no keys
+  /// Gives Q's memory to each consumer, with the work tile. NOTE: also where there are no keys
   /// and Q is not loaded: O is staged in it.
   ATTNJIT_DEVICE void load_q(bool no_keys) {
 #pragma unroll 1

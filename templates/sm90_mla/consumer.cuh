@@ -2,7 +2,7 @@
 // A consumer warpgroup: 64 query rows against all KV tiles of a work tile, and half of O's columns.
 //
 // S of a tile is one warpgroup's: tiles are taken by turns. It makes P of it, multiplies P with its
-// half of V, and hands P over to the other, which has the other half. docs/mla.md draws who waits
+// half of V, and passes P on to the other, which has the other half. docs/mla.md draws who waits
 // for whom.
 #pragma once
 
@@ -68,12 +68,12 @@ struct Consumer {
         score_scale(launch.scale),
         log2_scale(ScoreMod::kIdentity ? launch.scale * kLog2e : exponent_factor<ScoreMod>()) {}
 
-  // ---- Memory that TMA fills. Each warp hands back for itself.
+  // ---- Memory that TMA fills. Each warp releases for itself.
 
   ATTNJIT_DEVICE void release_block(const Ring& at, int block) const {
     if (lane == 0) mbarrier_arrive(smem.kv_empty(at.stage, block));
   }
-  /// Hands the blocks of a product with V back to the CTA that stores them. Where that may be
+  /// Releases the blocks of a product with V to the CTA that stores them. Where that may be
   /// another one, whose wait is for both CTAs, what was read is released for the cluster.
   ATTNJIT_DEVICE void release_v(const Ring& at, int first) const {
     if (lane != 0) return;
@@ -88,7 +88,7 @@ struct Consumer {
       }
     }
   }
-  /// Hands back what S alone reads: the rope's block; where V is a tensor of its own, all of K, a
+  /// Releases what S alone reads: the rope's block; where V is a tensor of its own, all of K, a
   /// lane each block.
   ATTNJIT_DEVICE void release_scored(const Ring& at) const {
     if constexpr (Config::kOwnV) {
@@ -234,7 +234,7 @@ struct Consumer {
     });
   }
 
-  /// Waits for the products of O and hands back the memory of V, as it is multiplied. NOTE:
+  /// Waits for the products of O and releases the memory of V, as it is multiplied. NOTE:
   /// unrolled by hand: the number of groups that still run is part of the instruction.
   template <int kBlock = 0>
   ATTNJIT_DEVICE void end_pv() {
@@ -344,7 +344,7 @@ struct Consumer {
     }
   }
 
-  /// Hands P and what is known of the rows over to the other warpgroup.
+  /// Passes P and what is known of the rows on to the other warpgroup.
   ATTNJIT_DEVICE void give(const Probabilities& p, const Rows& rows) const {
     const u32 record = smem.record(thread());
 #pragma unroll
@@ -359,7 +359,7 @@ struct Consumer {
     named_barrier_arrive(kHandoverBarrier + 4 * rank + warp, kHandoverThreads);
   }
 
-  /// Takes what the other warpgroup hands over, and makes O relative to its maximum.
+  /// Takes what the other warpgroup passes on, and makes O relative to its maximum.
   ATTNJIT_DEVICE void take(Probabilities& p, Rows& rows) const {
     named_barrier_sync(kHandoverBarrier + 4 * (1 - rank) + warp, kHandoverThreads);
     const u32 record = smem.record(thread());
@@ -397,7 +397,7 @@ struct Consumer {
     issue_pv(p, ring);
   }
 
-  /// Hands the P of this warpgroup over and multiplies with it.
+  /// Passes the P of this warpgroup on and multiplies with it.
   ATTNJIT_DEVICE void own_product(Probabilities& p, const Rows& rows, bool moved,
                                   const float (&correction)[2]) {
     give(p, rows);
@@ -419,8 +419,8 @@ struct Consumer {
     const int begin = rows.work.tile_begin;
     int tile = rows.work.tile_end - (leads ? 1 : 2);
     if (tile < begin) {
-      // NOTE: it makes no S, and waits all the same: one of its warps must not hand back this Q
-      // while another has yet to hand back the one before.
+      // NOTE: it makes no S, and waits all the same: one of its warps must not release this Q
+      // while another has yet to release the one before.
       smem.wait(smem.q_full(Layout::block_at(0, rank)), q_parity);
       release_q();
     }

@@ -12,8 +12,8 @@ namespace attnjit::sm90_mla {
 /// for all rows. A thread sends its numbers of the other blocks to the thread of the same number in
 /// the other CTA, which has the same rows and columns. They land where K was.
 ///
-/// NOTE: a row's bits do not hang on who is first: a block's sum is that of its own CTA's keys and
-/// the other's, in this order.
+/// NOTE: a row's bits do not depend on who is first: a block's sum is that of its own CTA's keys
+/// and the other's, in this order.
 template <class Config>
 struct Ending {
   using Layout = LayoutOf<Config>;

@@ -17,7 +17,7 @@ using sm90::kWarpRows;
 constexpr int kConsumers = 2;
 
 /// Named barriers; 0 is the whole CTA's.
-constexpr int kHandoverBarrier = 1;  ///< + 4 * giver + warp: P is handed over
+constexpr int kHandoverBarrier = 1;  ///< + 4 * giver + warp: P is passed on
 constexpr int kTurnBarrier = 9;      ///< + warp: most of the leader's S is issued
 /// A warp, and the one of the other warpgroup that has the same rows.
 constexpr int kHandoverThreads = 64;
@@ -38,7 +38,7 @@ struct LayoutOf : mla::TilesOf<Config> {
   static constexpr WgmmaOperand kOperand =
       Config::kBf16 ? WgmmaOperand::kBf16 : WgmmaOperand::kFp16;
 
-  /// What a thread hands over: 64 columns of P of its two rows, 16 bytes at a time, and what is
+  /// What a thread passes on: 64 columns of P of its two rows, 16 bytes at a time, and what is
   /// known of the rows.
   static constexpr int kRecordParts = 5;
   static constexpr int kPartBytes = 16 * kWarpgroupThreads;

@@ -14,7 +14,7 @@ template <class Config>
 struct Output {
   using Layout = LayoutOf<Config>;
   static constexpr int kBlocks = Layout::kOwnBlocks;
-  /// Blocks of V in a product. NOTE: two are faster than one, and than four, which are handed back
+  /// Blocks of V in a product. NOTE: two are faster than one, and than four, which are released
   /// together.
   static constexpr int kWide = kBlocks % 2 == 0 ? 2 : 1;
   static constexpr int kProducts = kBlocks / kWide;

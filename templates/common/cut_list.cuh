@@ -97,27 +97,40 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
     float squares = 0;  ///< of a tile's ticks
     int most = 0;
   };
-  /// Where tiles are cut that take more ticks than `longest`.
-  ATTNJIT_DEVICE Sums sums(int longest) const {
+  /// A sequence, with the ticks of its tiles where they may be cut.
+  struct Priced {
+    Lengths its;
+    int ticks;
+  };
+  ATTNJIT_DEVICE Priced priced(int sequence) const {
+    if (sequence >= arguments.batch) return {};
+    const Lengths its = this->lengths(sequence);
+    return {its, cut_ticks<Config, Mask, Tiling>(its, params)};
+  }
+  ATTNJIT_DEVICE void add(Sums& sums, int sequence, const Priced& one, int longest) const {
+    sums.most = max(sums.most, one.ticks);
+    const int tiles = this->tiles(one.its.q);
+    if (one.ticks > longest) {
+      const int each = one.ticks + Tiling::kTileTicks;
+      const float ticks = static_cast<float>(tiles) * static_cast<float>(each);
+      sums.tiles += static_cast<float>(tiles);
+      sums.ticks += static_cast<u32>(tiles) * static_cast<u32>(each);
+      sums.about += ticks;
+      sums.squares += ticks * static_cast<float>(each);
+    } else {
+      sums.whole_tiles += tiles;
+      sums.whole.template add<Mask>(sequence, one.its, arguments, params);
+    }
+  }
+  /// Where tiles are cut that take more ticks than `longest`. `first`: priced(lane), which a second
+  /// pass need not wait for.
+  ATTNJIT_DEVICE Sums sums(int longest, const Priced& first) const {
     Sums sums;
+    add(sums, lane, first, longest);
     // NOTE: the lengths of several are on their way together.
 #pragma unroll 2
-    for (int sequence = lane; sequence < arguments.batch; sequence += 32) {
-      const Lengths its = this->lengths(sequence);
-      const int own = cut_ticks<Config, Mask, Tiling>(its, params);
-      sums.most = max(sums.most, own);
-      const int of_sequence = this->tiles(its.q);
-      if (own > longest) {
-        sums.tiles += static_cast<float>(of_sequence);
-        sums.ticks += static_cast<u32>(of_sequence) * static_cast<u32>(own + Tiling::kTileTicks);
-        const float ticks =
-            static_cast<float>(of_sequence) * static_cast<float>(own + Tiling::kTileTicks);
-        sums.about += ticks;
-        sums.squares += ticks * static_cast<float>(own + Tiling::kTileTicks);
-      } else {
-        sums.whole_tiles += of_sequence;
-        sums.whole.template add<Mask>(sequence, *this, params);
-      }
+    for (int sequence = lane + 32; sequence < arguments.batch; sequence += 32) {
+      add(sums, sequence, priced(sequence), longest);
     }
     sums.whole.add_lanes();
     sums.whole_tiles = __reduce_add_sync(kAll, sums.whole_tiles);
@@ -133,9 +146,10 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
     const int ctas = workers<Config>();
     Choice choice;
     int longest = choice.longest;  // nothing is cut at first
+    const Priced first = priced(lane);
 #pragma unroll 1
     while (true) {
-      const Sums sums = this->sums(longest);
+      const Sums sums = this->sums(longest, first);
       const float whole = ticks_of(sums.whole);
       const float share = __fdividef(sums.about + whole, static_cast<float>(ctas));
       int ranges = 0;
@@ -144,14 +158,18 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
         if (sums.about > 1e9f || !is_worth_it(sums, share, whole)) return choice;
         const auto line = static_cast<int>(sums.ticks);
         const int wanted = static_cast<int>(ceilf(__fdividef(sums.about, share)));
-        const int most_runs = max(ctas - (whole > 0 ? 1 : 0), 1);
+        const int most_ranges = max(ctas - (whole > 0 ? 1 : 0), 1);
         choice.length =
-            max(quotient(line - 1, min(max(wanted, 1), most_runs)) + 1, Tiling::kFullTicks);
+            max(quotient(line - 1, min(max(wanted, 1), most_ranges)) + 1, Tiling::kFullTicks);
         ranges = quotient(line - 1, choice.length) + 1;
       }
       choice.longest = longest;
       choice.ranges = ranges;
-      choice.front = sums.whole.ctas_at_front(*this, ctas - ranges);
+      // Each of few tiles is the first of a CTA, and none is claimed.
+      choice.front = ctas - ranges;
+      if (sums.whole_tiles > ctas - ranges) {
+        choice.front = sums.whole.ctas_at_front(*this, ctas - ranges);
+      }
       choice.tiles = sums.whole_tiles;
       const float limit =
           fmaxf(kCutShare * share, static_cast<float>(kLeastCut * Tiling::kFewTicks));

@@ -27,17 +27,17 @@ struct TileKinds {
   float few_tiles = 0, few_time = 0, full_tiles = 0, full_time = 0;
   int first = 0x7fffffff, last = -1;  ///< of the sequences that have rows
 
-  /// Adds the tiles of a sequence. `of`: a SequenceLengths.
-  template <class Mask, class SequenceLengths, class Params>
-  ATTNJIT_DEVICE void add(int sequence, const SequenceLengths& of, const Params& params) {
-    const Lengths lengths = of.lengths(sequence);
+  /// Adds the tiles of a sequence.
+  template <class Mask, class Arguments, class Params>
+  ATTNJIT_DEVICE void add(int sequence, Lengths lengths, const Arguments& arguments,
+                          const Params& params) {
     if (lengths.q == 0) return;
     first = min(first, sequence);
     last = sequence;
     // Those that the row in the middle sees.
     const int q_idx = lengths.first_q_idx() + lengths.q / 2;
     const KvRange reach = Mask::reach(q_idx, q_idx, lengths.kv, params);
-    const float tiles = Tiling::tiles(lengths.q, of.arguments);
+    const float tiles = Tiling::tiles(lengths.q, arguments);
     const float time = tiles * max(reach.end - reach.begin, 0);
     if (Tiling::few_rows(lengths.q)) {
       few_tiles += tiles;

@@ -101,7 +101,7 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   /// After the last tile.
   ATTNJIT_DEVICE void end() const {
     if constexpr (kClaims) {
-      if (claiming()) Claims::end(arguments.claims, lane, step());
+      if (claiming() && claims_any()) Claims::end(arguments.claims, lane, step());
     }
   }
 
@@ -194,9 +194,14 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     if constexpr (kCuts) return Claims::of(all_tiles(), ctas_at_front(), lane);
     return claims;
   }
+  /// Whether there are tiles beside those that CTAs begin with.
+  ATTNJIT_DEVICE bool claims_any() const { return read_claims().tiles() > claimants(); }
   ATTNJIT_DEVICE void claim() {
     if constexpr (kClaims) {
-      index = read_claims().next(arguments.claims, lane, claimant(), claimants());
+      index = -1;
+      if (claims_any()) {
+        index = read_claims().next(arguments.claims, lane, claimant(), claimants());
+      }
     }
   }
 
@@ -230,7 +235,7 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     TileKinds<Tiling> kinds;
 #pragma unroll 1
     for (int sequence = lane; sequence < arguments.batch; sequence += 32) {
-      kinds.template add<Mask>(sequence, *this, params);
+      kinds.template add<Mask>(sequence, this->lengths(sequence), arguments, params);
     }
     kinds.add_lanes();
     return kinds.ctas_at_front(*this, step());

@@ -446,9 +446,10 @@ ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   if (threadIdx.x == 0) launch_dependents();
   if constexpr (Config::kStagedParts == 0) {
     constexpr bool kCuts = cuts_tiles<Config>();
-    constexpr int kEarly = Config::kPartialF32 && Config::kDepth <= 128 && !kCuts ? 16 : 0;
     // Rows of cut tiles have few parts: registers for more are those of other rows.
-    constexpr int kBatch = kCuts ? 4 : 8;
+    constexpr bool kLong = Config::kDepth > 128;
+    constexpr int kEarly = !Config::kPartialF32 || kLong ? 0 : kCuts ? 4 : 16;
+    constexpr int kBatch = kCuts && kLong ? 4 : 8;
     merge_rows<Config, kBatch, kEarly>(arguments);
   } else {
     const bool few_parts = deals_ranges<Config>() && arguments.rows > Config::kManyRows;

@@ -265,39 +265,35 @@ struct WarpProducer {
     list.advance();
   }
 
-  /// All the work tiles of the CTA.
-  ATTNJIT_DEVICE void load_all() {
-    if constexpr (deals_head_ranges<Config>()) {
-      SequenceRangeList<Config, Mask, Arguments, Params> list(arguments, params,
-                                                              stashed_place(smem.list(warp)));
-      load_each(list);
-    } else if constexpr (publishes_work<Config>()) {
-      PublishedList<Config, List> list{List(arguments, params, lane, CutWords{smem.list(0)}), smem,
-                                       warp, lane};
-      load_each(list);
-      list.end();
-    } else if constexpr (cuts_tiles<Config>()) {
-      List list(arguments, params, lane, CutWords{smem.list(0)});
-      load_each(list);
-      list.end();
+  /// All the work tiles of a list, which are the CTA's, and then the end.
+  template <class Works>
+  ATTNJIT_DEVICE void load_all(Works list) {
+    if constexpr (kListsBoxes<Config> && !deals_head_ranges<Config>()) {
+      load_run(list);
     } else {
-      List list(arguments, params, lane);
-      if constexpr (kListsBoxes<Config>) {
-        load_run(list);
-      } else {
-        load_each(list);
-      }
-      if constexpr (requires { list.end(); }) list.end();
+      load_each(list);
     }
-  }
-
-  ATTNJIT_DEVICE void run() {
-    load_all();
     if constexpr (requires { copies.end(); }) copies.end();
 #pragma unroll 1
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
       publish_work({-1, 0, 0, 0, 0}, consumer);
       if (warp == 0 && lane == 0) mbarrier_arrive(smem.q_full(q_ring.stage, consumer));
+    }
+    // Consumers do not wait until the launch's CTAs are counted off.
+    if constexpr (requires { list.end(); }) list.end();
+  }
+
+  ATTNJIT_DEVICE void run() {
+    if constexpr (deals_head_ranges<Config>()) {
+      load_all(SequenceRangeList<Config, Mask, Arguments, Params>(arguments, params,
+                                                                  stashed_place(smem.list(warp))));
+    } else if constexpr (publishes_work<Config>()) {
+      load_all(PublishedList<Config, List>{List(arguments, params, lane, CutWords{smem.list(0)}),
+                                           smem, warp, lane});
+    } else if constexpr (cuts_tiles<Config>()) {
+      load_all(List(arguments, params, lane, CutWords{smem.list(0)}));
+    } else {
+      load_all(List(arguments, params, lane));
     }
   }
 };

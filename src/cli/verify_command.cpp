@@ -187,9 +187,8 @@ constexpr std::string_view kBarriers = "barriers";  ///< as maps of shared memor
 
 void name_small_tiles(const Sm90Plan& low, TimedKernel& kernel) {
   kernel.roles = sm90_roles(low);
-  kernel.barriers = low.barriers;
-  for (const Sm90SmemRange& range : low.smem)
-    if (sm90_range_name(range, low) == kBarriers) kernel.barriers_begin = range.begin;
+  kernel.barriers = low.barriers.all();
+  kernel.barriers_begin = low.smem.begin_of(Region::kBarriers);
 }
 
 /// What the compiler and the plan say of the kernels, by launch.

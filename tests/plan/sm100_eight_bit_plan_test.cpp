@@ -189,7 +189,7 @@ TEST(Sm100Plan, ScalesOfKeysHaveBuffersOfTheSoftmax) {
     for (const Sm100Variant& variant : plan.sm100->variants) {
       const auto region =
           std::find_if(variant.smem.begin(), variant.smem.end(),
-                       [](const auto& one) { return one.region == Sm100Region::kKeyScales; });
+                       [](const auto& one) { return one.region == Region::kKeyScales; });
       ASSERT_NE(region, variant.smem.end());
       EXPECT_EQ(region->begin % 16, 0);
       EXPECT_EQ(variant.num_k_scale_bufs, depth == 256 ? 2 : 4);

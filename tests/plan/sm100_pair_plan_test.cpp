@@ -168,9 +168,9 @@ TEST(Sm100Plan, OneO) {
     EXPECT_EQ(body.BN, 64);
     EXPECT_GE(body.num_kv_stages, 3);
     ASSERT_EQ(body.tmem.size(), 4U);
-    EXPECT_EQ(body.tmem[2].region, Sm100TmemRegion::kO);
+    EXPECT_EQ(body.tmem[2].region, Region::kO);
     EXPECT_EQ(body.tmem[2].size, body.padded_ov_depth);
-    EXPECT_EQ(body.tmem[3].region, Sm100TmemRegion::kQ);
+    EXPECT_EQ(body.tmem[3].region, Region::kQ);
     EXPECT_EQ(body.tmem[3].size, body.qk_mma_depth / 2);
     check_plan(result, "one O");
   }

@@ -136,11 +136,9 @@ TEST(Sm100Plan, CountsTheRopePartWithoutRopeDtype) {
   // Q, ring and rope buffers: what is loaded.
   const Sm100Variant& v = unset.sm100->variants.front();
   I k_bytes = 0;
-  for (const Sm100SmemRegion& region : v.smem) {
-    if (to_string(region.region) == "KV ring" || to_string(region.region) == "K rope")
-      k_bytes += region.size;
-    if (to_string(region.region) == "K ring" || to_string(region.region) == "V ring")
-      k_bytes += region.size;
+  for (const PlacedRegion& region : v.smem) {
+    if (region.name == "KV ring" || region.name == "K rope") k_bytes += region.size;
+    if (region.name == "K ring" || region.name == "V ring") k_bytes += region.size;
   }
   const I k_tile = 128 * 192 * 2;
   const I v_tile = 128 * 128 * 2;

@@ -17,14 +17,13 @@ using I = std::int64_t;
 void check_variant(const Sm100Variant& v, const std::string& what) {
   SCOPED_TRACE(what);
   I end = 0;
-  for (const Sm100SmemRegion& region : v.smem) {
-    EXPECT_GE(region.begin, end) << to_string(region.region);
-    EXPECT_GT(region.size, 0) << to_string(region.region);
-    EXPECT_EQ(region.begin % region.alignment, 0) << to_string(region.region);
-    if (to_string(region.region) == "Q" ||
-        to_string(region.region).find("ring") != std::string::npos ||
-        to_string(region.region).find("rope") != std::string::npos) {
-      EXPECT_GE(region.alignment, 256) << to_string(region.region);
+  for (const PlacedRegion& region : v.smem) {
+    EXPECT_GE(region.begin, end) << region.name;
+    EXPECT_GT(region.size, 0) << region.name;
+    EXPECT_EQ(region.begin % region.alignment, 0) << region.name;
+    if (region.name == "Q" || region.name.find("ring") != std::string::npos ||
+        region.name.find("rope") != std::string::npos) {
+      EXPECT_GE(region.alignment, 256) << region.name;
     }
     end = region.begin + region.size;
   }
@@ -32,15 +31,15 @@ void check_variant(const Sm100Variant& v, const std::string& what) {
   EXPECT_LE(v.smem_bytes, kSm100SmemBytes);
   // O has buffers, or lies in the tiles' memory and nowhere near the barriers.
   EXPECT_EQ(v.smem_overlays.empty(), v.num_o_buffers > 0);
-  for (const Sm100SmemRegion& region : v.smem) {
-    if (to_string(region.region) != "correction") continue;
+  for (const PlacedRegion& region : v.smem) {
+    if (region.name != "correction") continue;
     for (const Sm100Overlay& overlay : v.smem_overlays) {
       EXPECT_LE(overlay.begin + overlay.size, region.begin);
     }
   }
   I columns = 0;
-  for (const Sm100TmemRange& range : v.tmem) {
-    EXPECT_EQ(range.begin, columns) << to_string(range.region);
+  for (const PlacedRegion& range : v.tmem) {
+    EXPECT_EQ(range.begin, columns) << range.name;
     columns = range.begin + range.size;
   }
   EXPECT_EQ(v.tmem_used, columns);
@@ -48,16 +47,16 @@ void check_variant(const Sm100Variant& v, const std::string& what) {
   EXPECT_LE(columns, v.tmem_allocated);
   EXPECT_TRUE(std::has_single_bit(static_cast<std::uint64_t>(v.tmem_allocated)));
   for (const Sm100Overlay& overlay : v.tmem_overlays) {
-    const auto under = std::find_if(v.tmem.begin(), v.tmem.end(), [&](const Sm100TmemRange& range) {
+    const auto under = std::find_if(v.tmem.begin(), v.tmem.end(), [&](const PlacedRegion& range) {
       return overlay.begin >= range.begin &&
              overlay.begin + overlay.size <= range.begin + range.size;
     });
     ASSERT_NE(under, v.tmem.end()) << overlay.name;
-    EXPECT_EQ(to_string(under->region)[0], 'S') << overlay.name;
+    EXPECT_EQ(under->name[0], 'S') << overlay.name;
   }
-  EXPECT_LE(static_cast<I>(v.barriers.size()), kSm100MaxBarriers);
+  EXPECT_LE(v.barriers.size(), kSm100MaxBarriers);
   std::map<std::string, int> names;
-  for (const Sm100BarrierPlan& barrier : v.barriers) {
+  for (const BarrierPlan& barrier : v.barriers.all()) {
     EXPECT_EQ(names[barrier.name]++, 0) << barrier.name;
     EXPECT_GE(barrier.arrivals, 1);
   }
@@ -72,14 +71,14 @@ void check_variant(const Sm100Variant& v, const std::string& what) {
   EXPECT_EQ(keys, v.BN);
   EXPECT_GE(v.qk_mma_depth, v.qk_depth);
   EXPECT_LE(v.qk_mma_depth, v.padded_qk_depth);
-  for (const Sm100SmemRegion& region : v.smem) {
-    if (to_string(region.region) == "K ring") {
+  for (const PlacedRegion& region : v.smem) {
+    if (region.name == "K ring") {
       EXPECT_EQ(region.size, v.num_kv_stages * v.k_stage_bytes);
     }
-    if (to_string(region.region) == "V ring") {
+    if (region.name == "V ring") {
       EXPECT_EQ(region.size, v.num_kv_stages * v.v_stage_bytes);
     }
-    if (to_string(region.region) == "KV ring") {
+    if (region.name == "KV ring") {
       EXPECT_EQ(region.size, v.num_kv_stages * std::max(v.k_stage_bytes, v.v_stage_bytes));
     }
   }
@@ -130,11 +129,12 @@ void check_plan(const KernelPlan& plan, const std::string& what) {
     for (const char* name : {"correction", "tmem address", "barriers"}) {
       const auto region = [&](const Sm100Variant& v) {
         return std::find_if(v.smem.begin(), v.smem.end(),
-                            [&](const Sm100SmemRegion& r) { return to_string(r.region) == name; });
+                            [&](const PlacedRegion& r) { return r.name == name; });
       };
       EXPECT_EQ(region(two)->begin, region(one)->begin) << name;
     }
-    for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(two.barriers[i].name, one.barriers[i].name);
+    for (std::size_t i = 0; i < 10; ++i)
+      EXPECT_EQ(two.barriers.all()[i].name, one.barriers.all()[i].name);
   }
   // Every warp has one role, every warpgroup one budget, and the budgets fit the register file.
   std::vector<int> registers(static_cast<std::size_t>(p.threads) / 32, 0);

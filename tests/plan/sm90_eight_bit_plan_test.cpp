@@ -38,10 +38,10 @@ TEST(Sm90Plan, E4m3HasMemoryForVAsItComes) {
       const bool fits_q = 2 * depth <= (depth + 127) / 128 * 128;
       EXPECT_TRUE(fits_q || sm90.o_blocks >= 1) << depth;
       int rows = 0, keys = 0;
-      for (const Sm90SmemRange& range : sm90.smem) {
-        rows += range.region == Sm90Region::kRawV;
-        keys += range.region == Sm90Region::kRowWords;
-        EXPECT_TRUE(range.region != Sm90Region::kRawV || range.begin % 1024 == 0);
+      for (const PlacedRegion& range : sm90.smem) {
+        rows += range.region == Region::kRawV;
+        keys += range.region == Region::kRowWords;
+        EXPECT_TRUE(range.region != Region::kRawV || range.begin % 1024 == 0);
       }
       EXPECT_EQ(rows, sm90.num_raw_stages);
       EXPECT_EQ(keys, 1);
@@ -66,9 +66,9 @@ TEST(Sm90Plan, E4m3SumsRowsByProduct) {
       EXPECT_EQ(sm90.consumer_registers, depth <= 96 ? 152 : depth <= 128 ? 160 : 224) << depth;
       EXPECT_EQ(sm90.producer_registers, depth > 96 && depth <= 128 ? 32 : 56) << depth;
     }
-    EXPECT_EQ(sm90.smem.begin_of(Sm90Region::kOnes) > 0, depth <= 128 || depth > 192) << depth;
+    EXPECT_EQ(sm90.smem.begin_of(Region::kOnes) > 0, depth <= 128 || depth > 192) << depth;
     // Who has 32 registers keeps the list of work tiles elsewhere.
-    EXPECT_EQ(sm90.smem.begin_of(Sm90Region::kLists) > 0, depth > 96 && depth <= 128) << depth;
+    EXPECT_EQ(sm90.smem.begin_of(Region::kLists) > 0, depth > 96 && depth <= 128) << depth;
 
     spec.return_lse = true;
     const KernelPlan with_lse = plan_of(spec);
@@ -177,7 +177,7 @@ TEST(Sm90Plan, ListsOfWorkAreStashedBesideWhoWidens) {
               (2 + sm90.num_consumers) * plan.main().launch_registers);
     EXPECT_EQ(constants_of(plan).at("kListsOffset") != "0", sm90.stashes_list || sm90.cuts);
     EXPECT_EQ(constants_of(plan).at("kFewRegisters"), "true");
-    return sm90.stashes_list && sm90.smem.begin_of(Sm90Region::kLists) > 0;
+    return sm90.stashes_list && sm90.smem.begin_of(Region::kLists) > 0;
   };
   EXPECT_TRUE(stashes([](AttentionSpec&) {}));
   EXPECT_TRUE(stashes([](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kCausal); }));

@@ -175,12 +175,12 @@ TEST(Sm90Plan, StashedWorkTilesHaveRoom) {
     EXPECT_EQ(constants_of(plan).at("kStashOffset") != "0", sm90.stashes_work);
     EXPECT_EQ(constants_of(plan).at("kStashesWork"), sm90.stashes_work ? "true" : "false");
     EXPECT_EQ(constants_of(plan).at("kFewRegisters"), sm90.rematerializes ? "true" : "false");
-    for (const Sm90SmemRange& range : sm90.smem) {
-      if (range.region != Sm90Region::kStash) continue;
+    for (const PlacedRegion& range : sm90.smem) {
+      if (range.region != Region::kStash) continue;
       EXPECT_EQ(range.size, 48 * 4 * sm90.num_consumers);
     }
-    EXPECT_EQ(sm90.smem.begin_of(Sm90Region::kStash) > 0, sm90.stashes_work);
-    EXPECT_EQ(sm90.smem.begin_of(Sm90Region::kStash) % 16, 0);
+    EXPECT_EQ(sm90.smem.begin_of(Region::kStash) > 0, sm90.stashes_work);
+    EXPECT_EQ(sm90.smem.begin_of(Region::kStash) % 16, 0);
     return sm90.stashes_work;
   };
   const auto windowed = [](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kSlidingWindow); };

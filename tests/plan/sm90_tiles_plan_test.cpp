@@ -181,7 +181,7 @@ TEST(Sm90Plan, TilesOfExpressionsAreListed) {
               4 * sm90.num_stages);
     EXPECT_EQ(std::stoi(constants.at("kBarrierOffset")) % 8, 0);
     // Who copies rows says of the tile by itself.
-    for (const BarrierPlan& barrier : sm90.barriers) {
+    for (const BarrierPlan& barrier : sm90.barriers.all()) {
       if (barrier.name == "K 0 full") {
         EXPECT_EQ(barrier.arrivals, page == 1 ? 129 : 1);
       }

@@ -74,8 +74,9 @@ TEST(Tuning, PartsOfP) {
     const Sm100Variant& body = result.sm100->variants.front();
     EXPECT_EQ(body.num_pv_stages, static_cast<I>(body.pv_keys.size()));
     const auto parts = std::count_if(
-        body.barriers.begin(), body.barriers.end(),
-        [](const Sm100BarrierPlan& barrier) { return barrier.group == Sm100Barrier::kSCons; });
+        body.barriers.all().begin(), body.barriers.all().end(), [](const BarrierPlan& barrier) {
+          return barrier.name.starts_with("S") && barrier.name.find("_cons[") == 2;
+        });
     EXPECT_EQ(parts, 2 * body.num_pv_stages);
     return body.pv_keys;
   };
@@ -123,7 +124,7 @@ TEST(Tuning, ACtaMayTakeOverTiles) {
   const KernelPlan result = plan_of(causal, {}, &tuning);
   check_plan(result, "tuned");
   EXPECT_TRUE(result.sm100->published);
-  EXPECT_EQ(result.sm100->variants.front().barriers.back().name, "taken_prod");
+  EXPECT_EQ(result.sm100->variants.front().barriers.all().back().name, "taken_prod");
   EXPECT_EQ(launch_of(result, 2, 1024, 1024, 132).grid[0], 256U);
   const Tuning alone = tuning_of(R"({"persistent": 2, "pair_cta": 0})", "{}");
   check_plan(plan_of(dense(256), {}, &alone), "tuned");

@@ -109,10 +109,9 @@ void for_each_plan(const Check& check) {
   EXPECT_GT(plans, 300);
 }
 
-const Sm100SmemRegion& region(const Sm100Variant& variant, const std::string& name) {
-  const auto found =
-      std::find_if(variant.smem.begin(), variant.smem.end(),
-                   [&](const Sm100SmemRegion& r) { return to_string(r.region) == name; });
+const PlacedRegion& region(const Sm100Variant& variant, const std::string& name) {
+  const auto found = std::find_if(variant.smem.begin(), variant.smem.end(),
+                                  [&](const PlacedRegion& r) { return r.name == name; });
   EXPECT_NE(found, variant.smem.end()) << name;
   return *found;
 }
@@ -120,8 +119,8 @@ const Sm100SmemRegion& region(const Sm100Variant& variant, const std::string& na
 // KERN-3172 of the reference: 8 bytes less were reserved than the layout took.
 TEST_F(Sm100KnownBugs, TheLastBarrierLiesInTheMemoryThatIsLaunched) {
   for_each_plan([](const KernelPlan& plan, const Sm100Variant& variant, const std::string& name) {
-    const Sm100SmemRegion& barriers = region(variant, "barriers");
-    EXPECT_EQ(barriers.size, static_cast<std::int64_t>(8 * variant.barriers.size())) << name;
+    const PlacedRegion& barriers = region(variant, "barriers");
+    EXPECT_EQ(barriers.size, variant.barriers.bytes()) << name;
     EXPECT_LE(barriers.begin + barriers.size, plan.main().smem_bytes) << name;
     EXPECT_LE(plan.main().smem_bytes, kSm100SmemBytes) << name;
   });
@@ -437,13 +436,12 @@ TEST_F(Sm100KnownBugs, ProbabilitiesOfFp16NeitherOverflowNorVanish) {
 // Tensor memory's address is read where nothing else is ever written.
 TEST_F(Sm100KnownBugs, TensorMemorysAddressHasMemoryOfItsOwn) {
   for_each_plan([](const KernelPlan&, const Sm100Variant& variant, const std::string& name) {
-    const Sm100SmemRegion& slot = region(variant, "tmem address");
+    const PlacedRegion& slot = region(variant, "tmem address");
     const auto apart = [&](std::int64_t begin, std::int64_t size) {
       return begin + size <= slot.begin || slot.begin + slot.size <= begin;
     };
-    for (const Sm100SmemRegion& other : variant.smem) {
-      EXPECT_TRUE(&other == &slot || apart(other.begin, other.size))
-          << name << to_string(other.region);
+    for (const PlacedRegion& other : variant.smem) {
+      EXPECT_TRUE(&other == &slot || apart(other.begin, other.size)) << name << other.name;
     }
     for (const Sm100Overlay& overlay : variant.smem_overlays) {
       EXPECT_TRUE(apart(overlay.begin, overlay.size)) << name << overlay.name;
@@ -454,7 +452,7 @@ TEST_F(Sm100KnownBugs, TensorMemorysAddressHasMemoryOfItsOwn) {
 // What one warp initialises in two waves.
 TEST_F(Sm100KnownBugs, NoPlanHasMoreThan64Barriers) {
   for_each_plan([](const KernelPlan&, const Sm100Variant& variant, const std::string& name) {
-    EXPECT_LE(variant.barriers.size(), 64U) << name;
+    EXPECT_LE(variant.barriers.size(), 64) << name;
   });
 }
 
@@ -552,7 +550,7 @@ TEST_F(Sm100KnownBugs, BarriersAreInitialisedAsThePlanSays) {
     // The bodies with one and with two query tiles share their code, and one list of barriers.
     for (const Sm100Variant& variant : made->sm100->variants) {
       std::vector<std::uint32_t> planned;
-      for (const Sm100BarrierPlan& barrier : variant.barriers) {
+      for (const BarrierPlan& barrier : variant.barriers.all()) {
         planned.push_back(static_cast<std::uint32_t>(barrier.arrivals));
       }
       EXPECT_EQ(pending_of_barriers(*made, variant), planned)

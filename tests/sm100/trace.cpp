@@ -75,7 +75,7 @@ std::vector<Event> read_events(const Json& trace, const KernelPlan& plan,
       // The first barrier of the plan is among those that are used.
       const auto index =
           static_cast<std::size_t>((json.at("args").at("barrier").get<long long>() - least) / 8);
-      event.barrier = index < body.barriers.size() ? body.barriers[index].name : "?";
+      event.barrier = index < body.barriers.all().size() ? body.barriers.all()[index].name : "?";
     }
     events.push_back(std::move(event));
   }

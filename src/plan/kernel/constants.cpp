@@ -27,6 +27,17 @@ void Constants::add(std::string name, FieldValue value) {
   }
 }
 
+void Constants::add_barriers(const BarrierList& barriers, std::span<const char* const> groups) {
+  for (const char* group : groups) add(group, barriers.first_of(group));
+  for (const char* group : groups.empty() ? barriers.groups() : std::vector<const char*>()) {
+    add(group, barriers.first_of(group));
+  }
+  std::vector<std::int64_t> arrivals;
+  for (const BarrierPlan& barrier : barriers.all()) arrivals.push_back(barrier.arrivals);
+  add("kBarriers", barriers.size());
+  add("kArrivals", std::move(arrivals));
+}
+
 void Constants::add_spec(const ResolvedSpec& resolved) {
   const SpecFacts& spec = resolved;
   add("kBf16", spec.qkv_dtype == Dtype::kBf16);

@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "attnjit/plan.h"
 #include "plan/kernel/fields.h"
+#include "plan/kernel/memory_layout.h"
 #include "spec/spec_facts.h"
 
 namespace attnjit {
@@ -27,15 +29,9 @@ class Constants {
       if (field.constant != nullptr) add(field.constant, field.value(plan));
     }
   }
+  /// The ranks of the first of each group of barriers, or of these groups, -1 where there is none;
   /// kBarriers, and kArrivals: of each barrier those that complete a phase.
-  template <class Barrier>
-  void add_barriers(const std::vector<Barrier>& barriers) {
-    std::vector<std::int64_t> arrivals;
-    arrivals.reserve(barriers.size());
-    for (const Barrier& barrier : barriers) arrivals.push_back(barrier.arrivals);
-    add("kBarriers", static_cast<std::int64_t>(arrivals.size()));
-    add("kArrivals", std::move(arrivals));
-  }
+  void add_barriers(const BarrierList& barriers, std::span<const char* const> groups = {});
   std::vector<ConfigConstant> take() && { return std::move(list_); }
 
  private:

@@ -40,10 +40,9 @@ inline nlohmann::ordered_json range_json(std::string_view name, std::int64_t beg
   return {{"name", std::string(name)}, {"begin", begin}, {"size", size}};
 }
 
-template <class Barrier>
-nlohmann::ordered_json barriers_json(const std::vector<Barrier>& barriers) {
+inline nlohmann::ordered_json barriers_json(const std::vector<BarrierPlan>& barriers) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const Barrier& barrier : barriers) {
+  for (const BarrierPlan& barrier : barriers) {
     json.push_back({{"name", barrier.name}, {"arrivals", barrier.arrivals}});
   }
   return json;

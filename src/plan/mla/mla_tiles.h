@@ -18,7 +18,7 @@ struct MlaTiles {
   static constexpr int kRows = 64;          ///< of a CTA
   static constexpr int kKeys = 64;          ///< of a KV tile
   static constexpr int kBlockColumns = 64;  ///< of 128 bytes: a TMA box, and the swizzle's row
-  static constexpr int kWorkBytes = 48;     ///< of an published work tile, stored 16 at a time
+  static constexpr int kWorkBytes = 48;     ///< of a published work tile, stored 16 at a time
   static constexpr int kListedBytes = 16;   ///< that say which keys of a tile a list shows
   static constexpr int kListBytes = 16;     ///< where a warp's list of work stands
   static constexpr int kListsBytes = 4 * kListBytes;  ///< those of four
@@ -54,12 +54,6 @@ struct MlaTiles {
 
 /// What follows from the spec: a CTA by itself, and no stages yet.
 MlaTiles mla_tiles(const ResolvedSpec& resolved);
-
-/// The ranges of sequences that launches may deal out.
-inline PartialLayout mla_partials(const MlaTiles& tiles) {
-  return {.stream_k = tiles.stream_k ? StreamK::kSequences : StreamK::kNone,
-          .cut_rows = tiles.stream_k ? tiles.rows() : 0};
-}
 
 /// Bytes of 64 rows of Q, or of a tile of K, in shared memory.
 std::int64_t mla_tile_bytes(const SpecFacts& spec);

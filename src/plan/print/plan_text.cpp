@@ -195,7 +195,7 @@ std::string launch(const Json& plan) {
 }
 
 // One cell per stage, so that the ring is seen.
-void add_cells(std::vector<MapCell>& cells, const Sm100SmemRegion& region, std::int64_t parts,
+void add_cells(std::vector<MapCell>& cells, const PlacedRegion& region, std::int64_t parts,
                const std::string& label) {
   if (parts < 1 || region.size % parts != 0) parts = 1;
   for (std::int64_t i = 0; i < parts; ++i) {
@@ -205,18 +205,18 @@ void add_cells(std::vector<MapCell>& cells, const Sm100SmemRegion& region, std::
 }
 
 std::vector<MapCell> smem_cells(const Sm100Variant& variant) {
-  using enum Sm100Region;
-  const std::map<Sm100Region, std::pair<std::int64_t, const char*>> staged{
+  using enum Region;
+  const std::map<Region, std::pair<std::int64_t, const char*>> staged{
       {kQ, {variant.num_qo, "Q"}},
-      {kKvRing, {variant.num_kv_stages, "KV"}},
-      {kKRing, {variant.num_kv_stages, "K"}},
-      {kVRing, {variant.num_kv_stages, "V"}},
+      {kKv, {variant.num_kv_stages, "KV"}},
+      {kK, {variant.num_kv_stages, "K"}},
+      {kV, {variant.num_kv_stages, "V"}},
       {kKRope, {variant.num_rope_buffers, "Kr"}}};
   std::vector<MapCell> cells;
-  for (const Sm100SmemRegion& region : variant.smem) {
+  for (const PlacedRegion& region : variant.smem) {
     const auto found = staged.find(region.region);
     if (found == staged.end()) {
-      add_cells(cells, region, 1, std::string(to_string(region.region)));
+      add_cells(cells, region, 1, region.name);
     } else {
       add_cells(cells, region, found->second.first, found->second.second);
     }

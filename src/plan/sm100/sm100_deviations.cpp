@@ -40,8 +40,8 @@ std::string ring_reason(const Sm100Ring& ring, const Fa4Config& reference,
                     "waves (the reference has {})",
                     kSm100MaxBarriers, reference.num_mbarriers()));
   }
-  for (const Sm100SmemRegion& region : variant.smem) {
-    if (region.region == Sm100Region::kO) {
+  for (const PlacedRegion& region : variant.smem) {
+    if (region.region == Region::kO) {
       reasons.push_back(fmt::format(
           "O has buffers of {} bytes beside Q, which is then free for the next; K comes whole",
           region.size));
@@ -67,8 +67,7 @@ void record_ring(const Fa4Config& reference, const Sm100Variant& variant, const 
   record("BK1", reference.BK1, variant.BK1);
   record("k_rows_per_cta", reference.k_rows_per_cta(), variant.k_rows_per_cta);
   record("tmem_used", reference.tmem_used, variant.tmem_used);
-  record("num_mbarriers", reference.num_mbarriers(),
-         static_cast<std::int64_t>(variant.barriers.size()));
+  record("num_mbarriers", reference.num_mbarriers(), variant.barriers.size());
   record("smem_used", reference.smem_used, variant.smem_bytes);
   deviate(deviations, (prefix + "num_pv_stages").c_str(), reference.num_pv_stages,
           variant.num_pv_stages, "tuned");
@@ -152,8 +151,7 @@ void sm100_deviate(const Depth512Config& reference, const Sm100Variant& body,
   record("num_qk_stages", reference.num_qk_stages, body.num_qk_stages, whole);
   record("BK0", reference.BK0, body.BK0, whole);
   record("smem_used", reference.smem_used, body.smem_bytes, whole);
-  record("num_mbarriers", reference.num_mbarriers(),
-         static_cast<std::int64_t>(body.barriers.size()), whole);
+  record("num_mbarriers", reference.num_mbarriers(), body.barriers.size(), whole);
 }
 
 void sm100_deviate(const Fa4Config& reference, const Sm100Variant& body, const Sm100Tuning& tuned,

@@ -25,11 +25,10 @@ using Json = nlohmann::ordered_json;
 #define OVERLAY(name) ATTNJIT_MEMBER(Sm100Overlay, name)
 #define VARIANT(name) ATTNJIT_MEMBER(Sm100Variant, name)
 
-template <class Region>
-Json ranges_json(const MemoryLayout<Region>& ranges, bool aligned) {
+Json ranges_json(const MemoryLayout& ranges, bool aligned) {
   Json json = Json::array();
-  for (const PlacedRegion<Region>& range : ranges) {
-    json.push_back(range_json(to_string(range.region), range.begin, range.size));
+  for (const PlacedRegion& range : ranges) {
+    json.push_back(range_json(range.name, range.begin, range.size));
     if (aligned) json.back()["alignment"] = range.alignment;
   }
   return json;
@@ -52,7 +51,7 @@ Json variant_json(const Sm100Variant& variant) {
   json["smem_overlays"] = overlays_json(variant.smem_overlays);
   json["tmem_map"] = ranges_json(variant.tmem, false);
   json["tmem_overlays"] = overlays_json(variant.tmem_overlays);
-  json["barriers"] = barriers_json(variant.barriers);
+  json["barriers"] = barriers_json(variant.barriers.all());
   return json;
 }
 
@@ -62,18 +61,6 @@ std::string_view to_string(Sm100Role::Id id) {
   static constexpr std::array<std::string_view, 9> kNames{
       "softmax", "softmax 0", "softmax 1", "correction", "mma", "load", "store", "spare", "upcast"};
   return name_in(kNames, id);
-}
-
-std::string_view to_string(Sm100Region region) {
-  static constexpr std::array<std::string_view, 11> kNames{
-      "Q",          "KV ring",    "K ring",       "V ring", "K rope",  "O",
-      "key scales", "correction", "tmem address", "work",   "barriers"};
-  return name_in(kNames, region);
-}
-
-std::string_view to_string(Sm100TmemRegion region) {
-  static constexpr std::array<std::string_view, 6> kNames{"S0", "S1", "O0", "O1", "O", "Q"};
-  return name_in(kNames, region);
 }
 
 std::string_view to_string(MapAxis axis) {

@@ -13,76 +13,35 @@
 namespace attnjit {
 namespace {
 
-// What the template knows by a Config member.
-template <class Id>
-struct Named {
-  Id id;
-  const char* constant;
-};
-// Where regions of shared memory begin; 0 where there is none. The ring's lie elsewhere in the body
+// Where ranges of shared memory begin; 0 where there is none. The rings lie elsewhere in the body
 // with one query tile, which has more stages.
-constexpr Named<Sm100Region> kRegions[] = {{Sm100Region::kQ, "kQOffset"},
-                                           {Sm100Region::kO, "kOOffset"},
-                                           {Sm100Region::kCorrection, "kCorrectionOffset"},
-                                           {Sm100Region::kKeyScales, "kKeyScalesOffset"},
-                                           {Sm100Region::kBarriers, "kBarrierOffset"},
-                                           {Sm100Region::kTmemAddress, "kTmemAddressOffset"},
-                                           {Sm100Region::kWork, "kWorkOffset"}};
-constexpr Named<Sm100Region> kRingRegions[] = {{Sm100Region::kKRing, "kKOffset"},
-                                               {Sm100Region::kVRing, "kVOffset"},
-                                               {Sm100Region::kKRope, "kKRopeOffset"}};
-// The groups of barriers that are addressed by the index of their first.
-constexpr Named<Sm100Barrier> kBarriers[] = {
-    {Sm100Barrier::kSCons, "kBarSCons"},     {Sm100Barrier::kCProd, "kBarC"},
-    {Sm100Barrier::kSProd, "kBarSProd"},     {Sm100Barrier::kQProd, "kBarQProd"},
-    {Sm100Barrier::kQCons, "kBarQCons"},     {Sm100Barrier::kKProd, "kBarKProd"},
-    {Sm100Barrier::kKCons, "kBarKCons"},     {Sm100Barrier::kVProd, "kBarVProd"},
-    {Sm100Barrier::kVCons, "kBarVCons"},     {Sm100Barrier::kOProd, "kBarOProd"},
-    {Sm100Barrier::kOStaged, "kBarOStaged"}, {Sm100Barrier::kOCons, "kBarOCons"},
-    {Sm100Barrier::kVTail, "kBarVTail"},     {Sm100Barrier::kPairTail, "kBarPairTail"},
-    {Sm100Barrier::kWork, "kBarWork"},       {Sm100Barrier::kTaken, "kBarTaken"}};
-// One O is both.
-constexpr Named<Sm100TmemRegion> kTmemRegions[] = {
-    {Sm100TmemRegion::kS0, "kTmemS0"}, {Sm100TmemRegion::kS1, "kTmemS1"},
-    {Sm100TmemRegion::kO0, "kTmemO0"}, {Sm100TmemRegion::kO1, "kTmemO1"},
-    {Sm100TmemRegion::kO, "kTmemO0"},  {Sm100TmemRegion::kO, "kTmemO1"},
-    {Sm100TmemRegion::kQ, "kTmemQ"}};
-constexpr Named<Sm100Role::Id> kRoles[] = {{Sm100Role::Id::kSoftmax, "kSoftmaxRegisters"},
-                                           {Sm100Role::Id::kSoftmax0, "kSoftmaxRegisters"},
-                                           {Sm100Role::Id::kCorrection, "kCorrectionRegisters"},
-                                           {Sm100Role::Id::kMma, "kOtherRegisters"},
-                                           {Sm100Role::Id::kUpcast, "kWideningRegisters"}};
+using NamedRegion = std::pair<Region, const char*>;
+constexpr NamedRegion kRegions[] = {{Region::kQ, "kQOffset"},
+                                    {Region::kO, "kOOffset"},
+                                    {Region::kCorrection, "kCorrectionOffset"},
+                                    {Region::kKeyScales, "kKeyScalesOffset"},
+                                    {Region::kBarriers, "kBarrierOffset"},
+                                    {Region::kTmemAddress, "kTmemAddressOffset"},
+                                    {Region::kWork, "kWorkOffset"}};
+constexpr NamedRegion kRings[] = {
+    {Region::kK, "kKOffset"}, {Region::kV, "kVOffset"}, {Region::kKRope, "kKRopeOffset"}};
+// The groups of barriers that the template knows; -1, which is no barrier, where there is none.
+constexpr const char* kBarriers[] = {"kBarSCons", "kBarC",        "kBarSProd",   "kBarQProd",
+                                     "kBarQCons", "kBarKProd",    "kBarKCons",   "kBarVProd",
+                                     "kBarVCons", "kBarOProd",    "kBarOStaged", "kBarOCons",
+                                     "kBarVTail", "kBarPairTail", "kBarWork",    "kBarTaken"};
+constexpr std::pair<Sm100Role::Id, const char*> kRoles[] = {
+    {Sm100Role::Id::kSoftmax, "kSoftmaxRegisters"},
+    {Sm100Role::Id::kSoftmax0, "kSoftmaxRegisters"},
+    {Sm100Role::Id::kCorrection, "kCorrectionRegisters"},
+    {Sm100Role::Id::kMma, "kOtherRegisters"},
+    {Sm100Role::Id::kUpcast, "kWideningRegisters"}};
 
-// What stands in for K's and V's where the two share a ring.
-Sm100Barrier fused(Sm100Barrier group) {
-  using enum Sm100Barrier;
-  if (group == kKProd || group == kVProd) return kKvProd;
-  return group == kKCons || group == kVCons ? kKvCons : group;
-}
-
-Sm100Region fused(Sm100Region region) {
-  const bool ring = region == Sm100Region::kKRing || region == Sm100Region::kVRing;
-  return ring ? Sm100Region::kKvRing : region;
-}
-
-// Where the first barrier of a group stands; -1, which is no barrier, where there is none.
-std::int64_t barrier_index(const Sm100Variant& body, Sm100Barrier group) {
-  if (body.use_fused_kv) group = fused(group);
-  const auto found =
-      std::find_if(body.barriers.begin(), body.barriers.end(),
-                   [&](const Sm100BarrierPlan& barrier) { return barrier.group == group; });
-  return found == body.barriers.end() ? -1 : found - body.barriers.begin();
-}
-
-std::int64_t region_begin(const Sm100Variant& body, Sm100Region region) {
-  if (body.use_fused_kv) region = fused(region);
-  return body.smem.begin_of(region);
-}
-
-// The rings of a body, which lie elsewhere in the body with one query tile.
-void add_ring_offsets(const Sm100Variant& body, const std::string& suffix, Constants& constants) {
-  for (const auto& [region, constant] : kRingRegions) {
-    constants.add(constant + suffix, region_begin(body, region));
+// K and V may share a ring.
+void add_rings(const Sm100Variant& body, const std::string& suffix, Constants& constants) {
+  for (const auto& [region, constant] : kRings) {
+    const bool shared = body.use_fused_kv && region != Region::kKRope;
+    constants.add(constant + suffix, body.smem.begin_of(shared ? Region::kKv : region));
   }
 }
 
@@ -113,27 +72,22 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add("kPvKeys0", body.pv_keys.at(0));
   constants.add("kPvKeys1", body.num_pv_stages > 1 ? body.pv_keys.at(1) : 0);
   for (const auto& [region, constant] : kRegions) {
-    constants.add(constant, region_begin(body, region));
+    constants.add(constant, body.smem.begin_of(region));
   }
-  for (const auto& [group, constant] : kBarriers) {
-    constants.add(constant, barrier_index(body, group));
-  }
-  constants.add_barriers(body.barriers);
-  add_ring_offsets(body, "", constants);
+  constants.add_barriers(body.barriers, kBarriers);
+  add_rings(body, "", constants);
   if (sm100.can_switch_to_1q) {
     const Sm100Variant& sibling = sm100.variants.back();
     constants.add("kStages1Q", sibling.num_kv_stages);
     constants.add("kRopeBuffers1Q", sibling.num_rope_buffers);
-    add_ring_offsets(sibling, "1Q", constants);
+    add_rings(sibling, "1Q", constants);
   }
-  for (const auto& [region, constant] : kTmemRegions) {
-    for (const Sm100TmemRange& range : body.tmem) {
-      if (range.region == region) constants.add(constant, range.begin);
-    }
-  }
-  if (body.tmem.begin_of(Sm100TmemRegion::kQ, -1) < 0) {
-    constants.add("kTmemQ", -1);  // it stays in shared memory
-  }
+  constants.add("kTmemS0", body.tmem.begin_of(Region::kS));
+  constants.add("kTmemS1", body.tmem.begin_of(Region::kS, 0, 1));
+  const std::int64_t only_o = body.tmem.begin_of(Region::kO);  // which is both
+  constants.add("kTmemO0", only_o);
+  constants.add("kTmemO1", body.tmem.begin_of(Region::kO, only_o, 1));
+  constants.add("kTmemQ", body.tmem.begin_of(Region::kQ, -1));  // -1: it stays in shared memory
   for (const auto& [id, constant] : kRoles) {
     for (const Sm100Role& role : sm100.roles) {
       if (role.id == id) constants.add(constant, role.registers);
@@ -194,16 +148,13 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
   kernel.smem_bytes = sm100.smem_bytes;
   kernel.launch_registers = sm100.launch_registers;
   kernel.overlaps = overlaps(sm100);
-  const auto name = [](const auto& range) { return to_string(range.region); };
-  kernel.smem_map = variant.smem.named(name);
-  kernel.tmem_map = variant.tmem.named(name);
+  kernel.smem_map = variant.smem.map();
+  kernel.tmem_map = variant.tmem.map();
   for (const Sm100Role& role : sm100.roles) {
     if (role.id == Sm100Role::Id::kSpare) continue;
     kernel.roles.push_back({std::string(to_string(role.id)), role.first_warp, role.num_warps});
   }
-  for (const Sm100BarrierPlan& barrier : variant.barriers) {
-    kernel.barriers.push_back({barrier.name, barrier.arrivals});
-  }
+  kernel.barriers = variant.barriers.all();
   plan.deviations = sm100.deviations;
   plan.waivers = {
       {"in-order-mma",

@@ -29,14 +29,6 @@ int work_readers(const Sm100LayoutRequest& request) {
          (request.upcasts_kv ? kSm100UpcastWarps : 0);
 }
 
-void add_barriers(Sm100Variant& variant, Sm100Barrier group, const std::string& name,
-                  std::int64_t count, int arrivals) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    variant.barriers.push_back(
-        {group, count == 1 ? name : fmt::format("{}[{}]", name, i), arrivals});
-  }
-}
-
 // FA4MiscMBars' order, with barriers of Q's own and of O's staging. One lane a warp arrives for it:
 // 4 softmax warps hand over each part of P, and 4 correction warps vouch for O before its first
 // part; a pair's leader hears both CTAs. K and V are published by one thread, by each of the warp
@@ -45,70 +37,76 @@ void add_barriers(Sm100Variant& variant, Sm100Barrier group, const std::string& 
 // waited for the phase before. Not where a CTA has one work tile; nor are buffers of O then, of
 // which its blocks take one each. The others are one tcgen05.commit, one expect_tx or one thread.
 void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& request) {
-  const std::int64_t num_qo = std::max(request.barrier_num_qo, variant.num_qo);
-  const std::int64_t stages = std::max(request.barrier_stages, variant.num_kv_stages);
+  const auto num_qo = static_cast<int>(std::max(request.barrier_num_qo, variant.num_qo));
+  const auto stages = static_cast<int>(std::max(request.barrier_stages, variant.num_kv_stages));
+  const auto qk_stages = static_cast<int>(variant.num_qk_stages);
   const int kv_arrivals = request.row_copies ? 32 : request.upcasts_kv ? kSm100UpcastWarps : 1;
   const int warps = request.pair_cta ? 8 : 4;
   const int accumulators = request.single_accumulator ? 1 : 2;
+  BarrierList& barriers = variant.barriers;
+  // Of several the number stands in brackets.
+  const auto add = [&](const char* group, std::string name, int count, int arrivals) {
+    barriers.add_group(group, count == 1 ? name : name + "[{}]", arrivals, count);
+  };
+  barriers.start("kBarSCons");
   for (int wg = 0; wg < 2; ++wg) {
     for (std::int64_t part = 0; part < variant.num_pv_stages; ++part) {
-      variant.barriers.push_back({Sm100Barrier::kSCons, fmt::format("S{}_cons[{}]", wg, part),
-                                  part == 0 ? 2 * warps : warps});
+      barriers.add(fmt::format("S{}_cons[{}]", wg, part), part == 0 ? 2 * warps : warps);
     }
   }
+  barriers.start("kBarC");
   for (int o = 0; o < accumulators; ++o) {
-    variant.barriers.push_back({Sm100Barrier::kCProd, fmt::format("C{}_prod", o), 4});
-    variant.barriers.push_back({Sm100Barrier::kCCons, fmt::format("C{}_cons", o), 4});
+    barriers.add(fmt::format("C{}_prod", o), 4);
+    barriers.add(fmt::format("C{}_cons", o), 4);
   }
-  variant.barriers.push_back({Sm100Barrier::kSProd, "S0_prod", 1});
-  variant.barriers.push_back({Sm100Barrier::kSProd, "S1_prod", 1});
-  for (std::int64_t tile = 0; tile < num_qo; ++tile) {
-    add_barriers(variant, Sm100Barrier::kQProd, fmt::format("Q{}_prod", tile),
-                 variant.num_qk_stages, 1);
+  barriers.add_group("kBarSProd", "S{}_prod", 1, 2);
+  for (int tile = 0; tile < num_qo; ++tile) {
+    add("kBarQProd", fmt::format("Q{}_prod", tile), qk_stages, 1);
   }
-  for (std::int64_t tile = 0; !request.one_work_tile && tile < num_qo; ++tile) {
-    variant.barriers.push_back(
-        {Sm100Barrier::kQCons, fmt::format("Q{}_cons", tile), request.own_o ? 1 : 2});
+  if (!request.one_work_tile) {
+    barriers.add_group("kBarQCons", "Q{}_cons", request.own_o ? 1 : 2, num_qo);
   }
-  const std::int64_t k_barriers = stages * variant.num_qk_stages;
   if (variant.use_fused_kv) {
-    add_barriers(variant, Sm100Barrier::kKvProd, "KV_prod", k_barriers, kv_arrivals);
-    add_barriers(variant, Sm100Barrier::kKvCons, "KV_cons", k_barriers, 1);
+    barriers.start("kBarVProd");
+    add("kBarKProd", "KV_prod", stages * qk_stages, kv_arrivals);
+    barriers.start("kBarVCons");
+    add("kBarKCons", "KV_cons", stages * qk_stages, 1);
   } else {
-    add_barriers(variant, Sm100Barrier::kKProd, "K_prod", k_barriers, kv_arrivals);
-    add_barriers(variant, Sm100Barrier::kKCons, "K_cons", k_barriers, 1);
-    add_barriers(variant, Sm100Barrier::kVProd, "V_prod", stages, kv_arrivals);
-    add_barriers(variant, Sm100Barrier::kVCons, "V_cons", stages, 1);
+    add("kBarKProd", "K_prod", stages * qk_stages, kv_arrivals);
+    add("kBarKCons", "K_cons", stages * qk_stages, 1);
+    add("kBarVProd", "V_prod", stages, kv_arrivals);
+    add("kBarVCons", "V_cons", stages, 1);
   }
-  for (int o = 0; o < accumulators; ++o) {
-    variant.barriers.push_back({Sm100Barrier::kOProd, fmt::format("O{}_prod", o), 1});
-  }
+  barriers.add_group("kBarOProd", "O{}_prod", 1, accumulators);
   if (request.own_o) {
-    add_barriers(variant, Sm100Barrier::kOStaged, "O_staged", kSm100OBuffers, 4);
+    add("kBarOStaged", "O_staged", kSm100OBuffers, 4);
     const std::int64_t blocks = num_qo * ceil_div(request.ov_depth * request.output_size, 128);
     if (!request.one_work_tile || blocks > kSm100OBuffers) {
-      add_barriers(variant, Sm100Barrier::kOCons, "O_cons", kSm100OBuffers, 1);
+      add("kBarOCons", "O_cons", kSm100OBuffers, 1);
     }
   } else {
-    for (std::int64_t tile = 0; tile < num_qo; ++tile) {
-      variant.barriers.push_back({Sm100Barrier::kOStaged, fmt::format("O{}_staged", tile), 4});
-    }
+    barriers.add_group("kBarOStaged", "O{}_staged", 4, num_qo);
   }
+  if (request.tails) barriers.add_group("kBarVTail", "tail_prod", 1);
+  if (request.tails && request.pair_cta) barriers.add_group("kBarPairTail", "pair_tail_prod", 1);
+  if (request.published) {
+    add("kBarWork", "work_prod", kSm100WorkSlots, 1);
+    add("kBarWork", "work_cons", kSm100WorkSlots, work_readers(request));
+  }
+  if (request.takes_over || request.cuts) barriers.add_group("kBarTaken", "taken_prod", 1);
 }
 
 void lay_out_tmem(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
   const std::int64_t bn = variant.BN;
   const std::int64_t ov = variant.padded_ov_depth;
-  MemoryLayout<Sm100TmemRegion>& tmem = variant.tmem;
-  tmem.add(Sm100TmemRegion::kS0, bn);
-  tmem.add(Sm100TmemRegion::kS1, bn);
+  MemoryLayout& tmem = variant.tmem;
+  tmem.add_stages(Region::kS, "S{}", 2, bn);
   if (tile.single_accumulator) {
-    tmem.add(Sm100TmemRegion::kO, ov);
+    tmem.add(Region::kO, "O", ov);
     // A pair's tiles of 128 keys leave no columns.
-    if (!tile.pair_cta) tmem.add(Sm100TmemRegion::kQ, variant.qk_mma_depth * tile.qkv_size / 4);
+    if (!tile.pair_cta) tmem.add(Region::kQ, "Q", variant.qk_mma_depth * tile.qkv_size / 4);
   } else {
-    tmem.add(Sm100TmemRegion::kO0, ov);
-    tmem.add(Sm100TmemRegion::kO1, ov);
+    tmem.add_stages(Region::kO, "O{}", 2, ov);
   }
   variant.tmem_used = tmem.end_of_last();
   variant.tmem_allocated = static_cast<std::int64_t>(
@@ -184,7 +182,7 @@ std::vector<std::int64_t> split_of_p(const Sm100SplitOfP& split, std::int64_t ke
 
 bool fits(const Sm100Variant& variant) {
   return variant.smem_bytes <= kSm100SmemBytes && variant.tmem_used <= 512 &&
-         static_cast<std::int64_t>(variant.barriers.size()) <= kSm100MaxBarriers;
+         variant.barriers.size() <= kSm100MaxBarriers;
 }
 
 Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, bool fused,
@@ -233,38 +231,28 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   v.v_stage_bytes = v.v_cols_per_cta * v.BN * q;
   v.k_stage_bytes = fused ? std::max(k_nope_bytes, v.v_stage_bytes) : k_nope_bytes + k_rope_bytes;
 
-  MemoryLayout<Sm100Region>& smem = v.smem;
+  MemoryLayout& smem = v.smem;
   const std::int64_t q_bytes = v.BM * (nope_columns * q + v.rope_depth * tile.rope_size);
   // O takes the place of its query tile, in blocks of 128 bytes of columns, or has buffers.
   const std::int64_t o_row_bytes = align_up(tile.ov_depth * tile.output_size, 128);
   const std::int64_t o_bytes = tile.own_o ? 0 : v.BM * o_row_bytes;
-  smem.add(Sm100Region::kQ, std::max(q_bytes, o_bytes),
+  smem.add(Region::kQ, "Q", std::max(q_bytes, o_bytes),
            std::max<std::int64_t>(tile_alignment, 1024));
   const std::int64_t q_end = smem.end_of_last();
   if (fused) {
-    smem.add(Sm100Region::kKvRing, slots * v.k_stage_bytes, tile_alignment);
-    smem.add(Sm100Region::kKRope, v.num_rope_buffers * k_rope_bytes, 1024);
+    smem.add(Region::kKv, "KV ring", slots * v.k_stage_bytes, tile_alignment);
+    smem.add(Region::kKRope, "K rope", v.num_rope_buffers * k_rope_bytes, 1024);
   } else {
-    smem.add(Sm100Region::kKRing, v.num_kv_stages * v.k_stage_bytes, tile_alignment);
-    smem.add(Sm100Region::kVRing, v.num_kv_stages * v.v_stage_bytes, tile_alignment);
+    smem.add(Region::kK, "K ring", v.num_kv_stages * v.k_stage_bytes, tile_alignment);
+    smem.add(Region::kV, "V ring", v.num_kv_stages * v.v_stage_bytes, tile_alignment);
   }
-  smem.add(Sm100Region::kO, v.num_o_buffers * kSm100OBlockBytes, 1024);
-  smem.add(Sm100Region::kCorrection, kCorrectionBytes, 16);
-  smem.add(Sm100Region::kKeyScales, v.num_k_scale_bufs * v.BN * kKeyScalesBytes, 16);
-  smem.add(Sm100Region::kTmemAddress, 4, 4);
-  smem.add(Sm100Region::kWork, tile.work_bytes, 16);
+  smem.add(Region::kO, "O", v.num_o_buffers * kSm100OBlockBytes, 1024);
+  smem.add(Region::kCorrection, "correction", kCorrectionBytes, 16);
+  smem.add(Region::kKeyScales, "key scales", v.num_k_scale_bufs * v.BN * kKeyScalesBytes, 16);
+  smem.add(Region::kTmemAddress, "tmem address", 4, 4);
+  smem.add(Region::kWork, "work", tile.work_bytes, 16);
   lay_out_barriers(v, tile);
-  if (tile.tails) v.barriers.push_back({Sm100Barrier::kVTail, "tail_prod", 1});
-  if (tile.tails && tile.pair_cta) {
-    v.barriers.push_back({Sm100Barrier::kPairTail, "pair_tail_prod", 1});
-  }
-  if (tile.published) {
-    add_barriers(v, Sm100Barrier::kWork, "work_prod", kSm100WorkSlots, 1);
-    add_barriers(v, Sm100Barrier::kWork, "work_cons", kSm100WorkSlots, work_readers(tile));
-  }
-  if (tile.takes_over || tile.cuts) v.barriers.push_back({Sm100Barrier::kTaken, "taken_prod", 1});
-  smem.add(Sm100Region::kBarriers,
-           static_cast<std::int64_t>(v.barriers.size()) * Fa4Config::mbar_size, 8);
+  smem.add(Region::kBarriers, "barriers", v.barriers.bytes(), 8);
   v.smem_bytes = smem.end_of_last();
   for (std::int64_t i = 0; !tile.own_o && i < tile.num_qo; ++i) {
     v.smem_overlays.push_back({fmt::format("O{}", i), i * q_end / tile.num_qo,
@@ -276,8 +264,8 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
 
 void share_small_regions(Sm100Variant& a, Sm100Variant& b) {
   const auto first = [](Sm100Variant& v) {
-    return std::find_if(v.smem.begin(), v.smem.end(), [](const Sm100SmemRegion& region) {
-      return region.region == Sm100Region::kO || region.region == Sm100Region::kCorrection;
+    return std::find_if(v.smem.begin(), v.smem.end(), [](const PlacedRegion& range) {
+      return range.region == Region::kO || range.region == Region::kCorrection;
     });
   };
   const std::int64_t begin = std::max(first(a)->begin, first(b)->begin);

@@ -44,25 +44,6 @@ struct Sm100Role {
 /// "softmax 0", "mma", ..
 std::string_view to_string(Sm100Role::Id id);
 
-/// What a range of shared memory is for.
-enum class Sm100Region : std::uint8_t {
-  kQ,
-  kKvRing,
-  kKRing,
-  kVRing,
-  kKRope,
-  kO,
-  kKeyScales,
-  kCorrection,
-  kTmemAddress,
-  kWork,
-  kBarriers,
-};
-/// "Q", "KV ring", ..
-std::string_view to_string(Sm100Region region);
-
-using Sm100SmemRegion = PlacedRegion<Sm100Region>;
-
 /// Something that lives where other ranges lay before: bytes of shared memory or columns of tensor
 /// memory.
 struct Sm100Overlay {
@@ -70,42 +51,6 @@ struct Sm100Overlay {
   std::int64_t begin = 0;
   std::int64_t size = 0;
   std::string when;  ///< why its place is free by then
-};
-
-/// What tensor memory holds.
-enum class Sm100TmemRegion : std::uint8_t { kS0, kS1, kO0, kO1, kO, kQ };
-/// "S0", "O", ..
-std::string_view to_string(Sm100TmemRegion region);
-using Sm100TmemRange = PlacedRegion<Sm100TmemRegion>;
-
-/// What a group of barriers is for. `cons` barriers hand memory back, `prod` ones publish it.
-enum class Sm100Barrier : std::uint8_t {
-  kSCons,
-  kCProd,
-  kCCons,
-  kSProd,
-  kQProd,
-  kQCons,
-  kKvProd,
-  kKvCons,
-  kKProd,
-  kKCons,
-  kVProd,
-  kVCons,
-  kOProd,
-  kOStaged,
-  kOCons,
-  kVTail,
-  kPairTail,
-  kWork,
-  kTaken,
-};
-
-/// An mbarrier of a group, with its own name ("S0_cons[1]").
-struct Sm100BarrierPlan {
-  Sm100Barrier group = Sm100Barrier::kSCons;
-  std::string name;
-  int arrivals = 1;
 };
 
 /// A dimension of a tensor map.
@@ -156,11 +101,12 @@ struct Sm100Variant {
   std::int64_t tmem_used = 0;       ///< columns
   std::int64_t tmem_allocated = 0;  ///< a power of two
   std::int64_t smem_bytes = 0;      ///< dynamic
-  MemoryLayout<Sm100Region> smem;
+  MemoryLayout smem;
   std::vector<Sm100Overlay> smem_overlays;
-  MemoryLayout<Sm100TmemRegion> tmem;
+  MemoryLayout tmem;  ///< a stage of S and of O for each softmax warpgroup
   std::vector<Sm100Overlay> tmem_overlays;
-  std::vector<Sm100BarrierPlan> barriers;  ///< in memory order
+  /// `cons` barriers hand memory back, `prod` ones publish it.
+  BarrierList barriers;
 };
 
 #define FIELD(member, constant) ATTNJIT_FIELD(Sm100Variant, member, constant)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sm100MlaPlan: what the sm_100a and sm_103a kernel of absorbed MLA and deep heads uses. Of
-// absorbed MLA all query heads are over one row of K per key, whose latent part is V.
+// Sm100MlaPlan: what the sm_100a and sm_103a kernel of absorbed MLA and deep heads uses.
 #pragma once
 
 #include <bit>
@@ -10,21 +9,14 @@
 
 #include "attnjit/launch.h"
 #include "attnjit/tuning.h"
-#include "plan/kernel/memory_layout.h"
 #include "plan/mla/mla_launch.h"
-#include "plan/mla/mla_memory.h"
-#include "plan/mla/mla_tiles.h"
+#include "plan/mla/mla_plan.h"
 #include "spec/spec_facts.h"
 
 namespace attnjit {
 
-/// What a range of tensor memory is for.
-enum class Sm100MlaTmem : std::uint8_t { kO, kS, kP };
-
 /// docs/mla.md has the arithmetic.
-struct Sm100MlaPlan {
-  /// log2: O is rescaled when the maximum grows by more.
-  static constexpr double rescale_threshold = 8;
+struct Sm100MlaPlan : MlaPlan {
   /// Estimates for a B200 (148 SMs at 1.85 GHz, 7.7 TB/s), where nobody has measured: docs/mla.md.
   /// The rate of products is 0.8 of what those of 64 rows can have, the half of 15.2e6.
   static constexpr MlaRates kRates{.alone_bytes = 100e3,
@@ -34,12 +26,7 @@ struct Sm100MlaPlan {
                                    .merge = 2.5,
                                    .merge_part = 0.05};
 
-  MlaTiles tiles;
-  MemoryLayout<MlaRegion> smem;
-  MemoryLayout<Sm100MlaTmem> tmem;
-  std::vector<BarrierPlan> barriers;
-  std::vector<PlannedKernel::Role> roles;
-  std::vector<Deviation> deviations;
+  MemoryLayout tmem;
 
   /// Columns of tensor memory, and those that are allocated: a power of two.
   std::int64_t tmem_used() const { return tmem.end_of_last(); }

@@ -18,20 +18,19 @@ namespace attnjit {
 namespace {
 
 // Where regions of shared memory begin; 0, which is Q's, where there is none.
-constexpr std::pair<Sm90Region, const char*> kOffsets[] = {
-    {Sm90Region::kQ, "kQOffset"},
-    {Sm90Region::kK, "kKOffset"},
-    {Sm90Region::kV, "kVOffset"},
-    {Sm90Region::kRawV, "kRowsOffset"},
-    {Sm90Region::kO, "kOOffset"},
-    {Sm90Region::kOnes, "kOnesOffset"},
-    {Sm90Region::kLists, "kListsOffset"},
-    {Sm90Region::kStash, "kStashOffset"},
-    {Sm90Region::kNotes, "kNotesOffset"},
-    {Sm90Region::kRowWords, "kRowWordsOffset"},
-    {Sm90Region::kWork, "kWorkOffset"},
-    {Sm90Region::kKeyScales, "kKeyScalesOffset"},
-    {Sm90Region::kBarriers, "kBarrierOffset"}};
+constexpr std::pair<Region, const char*> kOffsets[] = {{Region::kQ, "kQOffset"},
+                                                       {Region::kK, "kKOffset"},
+                                                       {Region::kV, "kVOffset"},
+                                                       {Region::kRawV, "kRowsOffset"},
+                                                       {Region::kO, "kOOffset"},
+                                                       {Region::kOnes, "kOnesOffset"},
+                                                       {Region::kLists, "kListsOffset"},
+                                                       {Region::kStash, "kStashOffset"},
+                                                       {Region::kNotes, "kNotesOffset"},
+                                                       {Region::kRowWords, "kRowWordsOffset"},
+                                                       {Region::kWork, "kWorkOffset"},
+                                                       {Region::kKeyScales, "kKeyScalesOffset"},
+                                                       {Region::kBarriers, "kBarrierOffset"}};
 
 }  // namespace
 
@@ -88,11 +87,6 @@ std::vector<ConfigConstant> sm90_constants(const ResolvedSpec& resolved, const S
   constants.add_fields(kSm90Fields, sm90);
   for (const auto& [region, constant] : kOffsets) {
     constants.add(constant, sm90.smem.begin_of(region));
-  }
-  int first_barrier = 0;
-  for (const Sm90BarrierGroup& group : sm90_barrier_groups(sm90)) {
-    constants.add(group.constant, first_barrier);
-    first_barrier += group.count;
   }
   constants.add_barriers(sm90.barriers);
   constants.add("kStashBytes", kSm90StashBytes);

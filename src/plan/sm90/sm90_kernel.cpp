@@ -67,10 +67,8 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   kernel.overlaps = sm90.overlaps;
   kernel.launch_registers = sm90_launch_registers(sm90);
   kernel.smem_bytes = sm90.smem_bytes;
-  for (const Sm90SmemRange& range : sm90.smem) {
-    kernel.smem_map.push_back({sm90_range_name(range, sm90), range.begin, range.size});
-  }
-  kernel.barriers = sm90.barriers;
+  kernel.smem_map = sm90.smem.map();
+  kernel.barriers = sm90.barriers.all();
   kernel.roles = sm90_roles(sm90);
   kernel.constants = sm90_constants(plan.spec, sm90, 0);
   if (sm90.low != nullptr) {

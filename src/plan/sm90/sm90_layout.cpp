@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "plan/launch/row_tiles.h"
 #include "plan/mla/mla_tiles.h"
@@ -74,6 +73,50 @@ int raw_tiles(const Sm90Plan& plan) {
 /// Of the words that the producer tells of each of them.
 int row_words_bytes(const Sm90Plan& plan) { return round_up(4 * raw_tiles(plan), 8); }
 
+void add_barriers(const Sm90Plan& plan, BarrierList& barriers) {
+  // One thread publishes what TMA will bring, and each thread what it copies by itself; one lane of
+  // each warp that read it hands it back.
+  constexpr int kProducer = 1;
+  constexpr int kConsumerWarps = 4;
+  const int copying_threads = sm90_copy_warps(plan) * 32;
+  const int all_warps = kConsumerWarps * plan.num_consumers;
+  const int of_kv = plan.spec->copies_rows ? copying_threads : kProducer;
+  const bool rewrites = plan.num_raw_stages > 0;
+  // Who copies rows publishes the tile by itself, and of rows how many keys there are.
+  const int of_note = plan.spec->copies_rows && plan.listed ? 1 : 0;
+  const int of_rows = plan.spec->copies_rows ? copying_threads + 1 : kProducer;
+  const auto add_q = [&](const char* constant, const char* state, int arrivals) {
+    barriers.start(constant);
+    for (int i = 0; i < plan.num_q_stages * plan.num_consumers; ++i) {
+      const int stage = i / plan.num_consumers;
+      barriers.add(fmt::format("Q {} of {} {}", stage, i % plan.num_consumers, state), arrivals);
+    }
+  };
+  add_q("kBarQFull", "full", kProducer);
+  add_q("kBarQEmpty", "empty", kConsumerWarps);
+  barriers.add_group("kBarKFull", "K {} full",
+                     plan.spec->upcasts_kv ? kSm90KRewriters : of_kv + of_note, plan.num_stages);
+  barriers.add_group("kBarKEmpty", "K {} empty", all_warps, plan.num_stages);
+  barriers.add_group("kBarVFull", "V {} full", rewrites ? kSm90VRewriters : of_kv,
+                     plan.num_v_stages);
+  barriers.add_group("kBarVEmpty", "V {} empty", all_warps, plan.num_v_stages);
+  if (rewrites) {
+    const int stages = plan.num_raw_stages;
+    barriers.add_group("kBarVRowsFull", "raw V {} full", of_rows, stages);
+    barriers.add_group("kBarVRowsEmpty", "raw V {} empty", kSm90VRewriters, stages);
+    if (plan.spec->upcasts_kv) {
+      barriers.add_group("kBarKRowsFull", "raw K {} full", of_rows, stages);
+      barriers.add_group("kBarKRowsEmpty", "raw K {} empty", kSm90KRewriters, stages);
+    }
+    if (plan.spec->key_scales) {
+      barriers.add_group("kBarKeyScalesFull", "scales of keys {} full", kSm90VRewriters,
+                         plan.num_v_stages + 1);
+    }
+  } else if (plan.spec->lengths_differ && !plan.spec->copies_rows) {
+    barriers.add_group("kBarVTail", "V tail {} full", kProducer);
+  }
+}
+
 }  // namespace
 
 std::int64_t sm90_smem_room(const Sm90Plan& plan) {
@@ -139,87 +182,29 @@ void sm90_size_tiles(const SpecFacts& spec, Sm90Plan& plan) {
   }
 }
 
-std::vector<Sm90BarrierGroup> sm90_barrier_groups(const Sm90Plan& plan) {
-  // One thread publishes what TMA will bring, and each thread what it copies by itself; one lane of
-  // each warp that read it hands it back.
-  constexpr int kProducer = 1;
-  constexpr int kConsumerWarps = 4;
-  const int copying_threads = sm90_copy_warps(plan) * 32;
-  const int all_warps = kConsumerWarps * plan.num_consumers;
-  const int of_q = plan.num_q_stages * plan.num_consumers;
-  const int of_kv = plan.spec->copies_rows ? copying_threads : kProducer;
-  const bool rewrites = plan.num_raw_stages > 0;
-  // Who copies rows tells of the tile by itself, and of rows how many keys there are.
-  const int of_note = plan.spec->copies_rows && plan.listed ? 1 : 0;
-  const int of_rows = plan.spec->copies_rows ? copying_threads + 1 : kProducer;
-  std::vector<Sm90BarrierGroup> groups{
-      {"kBarQFull", "Q", "full", true, of_q, kProducer},
-      {"kBarQEmpty", "Q", "empty", true, of_q, kConsumerWarps},
-      {"kBarKFull", "K", "full", false, plan.num_stages,
-       plan.spec->upcasts_kv ? kSm90KRewriters : of_kv + of_note},
-      {"kBarKEmpty", "K", "empty", false, plan.num_stages, all_warps},
-      {"kBarVFull", "V", "full", false, plan.num_v_stages, rewrites ? kSm90VRewriters : of_kv},
-      {"kBarVEmpty", "V", "empty", false, plan.num_v_stages, all_warps},
-  };
-  if (rewrites) {
-    const int stages = plan.num_raw_stages;
-    groups.push_back({"kBarVRowsFull", "raw V", "full", false, stages, of_rows});
-    groups.push_back({"kBarVRowsEmpty", "raw V", "empty", false, stages, kSm90VRewriters});
-    if (plan.spec->upcasts_kv) {
-      groups.push_back({"kBarKRowsFull", "raw K", "full", false, stages, of_rows});
-      groups.push_back({"kBarKRowsEmpty", "raw K", "empty", false, stages, kSm90KRewriters});
-    }
-    if (plan.spec->key_scales) {
-      groups.push_back({"kBarKeyScalesFull", "scales of keys", "full", false, plan.num_v_stages + 1,
-                        kSm90VRewriters});
-    }
-  } else if (plan.spec->lengths_differ && !plan.spec->copies_rows) {
-    groups.push_back({"kBarVTail", "V tail", "full", false, 1, kProducer});
-  }
-  return groups;
-}
-
 void sm90_lay_out(Sm90Plan& plan) {
-  using enum Sm90Region;
-  const auto add = [&](Sm90Region region, int count, std::int64_t bytes) {
-    for (int i = 0; i < count; ++i) plan.smem.add(region, bytes, 1, i);
-  };
-  add(kQ, plan.num_q_stages, plan.q_bytes);
-  add(kK, plan.num_stages, plan.k_bytes);
-  add(kV, plan.num_v_stages, plan.v_bytes);
-  add(kRawV, plan.num_raw_stages, plan.v_raw_stage_bytes);
-  add(kRawK, plan.num_raw_stages, plan.k_raw_stage_bytes);
-  add(kO, 1, std::int64_t{plan.o_blocks} * plan.BM * kBoxRowBytes);
-  add(kOnes, 1, ones_bytes(plan));
-  add(kKeyScales, 1, key_scales_bytes(plan));
-  add(kWork, 1, std::int64_t{plan.work_bytes()} * plan.num_q_stages * plan.num_consumers);
-  add(kLists, 1, lists_bytes(plan));
-  add(kStash, 1, stash_bytes(plan));
-  add(kNotes, 1, notes_bytes(plan));
-  add(kRowWords, 1, row_words_bytes(plan));
-  for (const Sm90BarrierGroup& group : sm90_barrier_groups(plan)) {
-    for (int i = 0; i < group.count; ++i) {
-      const std::string which = group.of_consumers ? fmt::format("{} of {}", i / plan.num_consumers,
-                                                                 i % plan.num_consumers)
-                                                   : std::to_string(i);
-      plan.barriers.push_back(
-          {fmt::format("{} {} {}", group.tile, which, group.state), group.arrivals});
-    }
-  }
-  add(kBarriers, 1, std::int64_t{8} * static_cast<std::int64_t>(plan.barriers.size()));
-  plan.smem_bytes = plan.smem.end_of_last();
-}
-
-std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan) {
-  // By Sm90Region. O is staged in Q's memory where it has none, and does not leave from registers.
-  static constexpr std::array<const char*, 14> kNames{
-      "Q {}",           "K {}",    "V {}",       "raw V {}", "raw K {}",      "O",
-      "lists of work",  "stash",   "work tiles", "KV tiles", "keys of raw V", "ones",
-      "scales of keys", "barriers"};
-  const char* name = kNames.at(static_cast<std::size_t>(range.region));
-  if (range.region == Sm90Region::kQ && !plan.direct_o() && plan.o_blocks == 0) name = "Q and O {}";
-  if (range.region == Sm90Region::kRowWords && plan.spec->upcasts_kv) name = "keys of raw V and K";
-  return fmt::format(fmt::runtime(name), range.stage);
+  using enum Region;
+  add_barriers(plan, plan.barriers);
+  // O is staged in Q's memory where it has none, and does not leave from registers.
+  const bool o_in_q = !plan.direct_o() && plan.o_blocks == 0;
+  MemoryLayout& smem = plan.smem;
+  smem.add_stages(kQ, o_in_q ? "Q and O {}" : "Q {}", plan.num_q_stages, plan.q_bytes);
+  smem.add_stages(kK, "K {}", plan.num_stages, plan.k_bytes);
+  smem.add_stages(kV, "V {}", plan.num_v_stages, plan.v_bytes);
+  smem.add_stages(kRawV, "raw V {}", plan.num_raw_stages, plan.v_raw_stage_bytes);
+  smem.add_stages(kRawK, "raw K {}", plan.num_raw_stages, plan.k_raw_stage_bytes);
+  smem.add(kO, "O", std::int64_t{plan.o_blocks} * plan.BM * kBoxRowBytes);
+  smem.add(kOnes, "ones", ones_bytes(plan));
+  smem.add(kKeyScales, "scales of keys", key_scales_bytes(plan));
+  smem.add(kWork, "work tiles",
+           std::int64_t{plan.work_bytes()} * plan.num_q_stages * plan.num_consumers);
+  smem.add(kLists, "lists of work", lists_bytes(plan));
+  smem.add(kStash, "stash", stash_bytes(plan));
+  smem.add(kNotes, "KV tiles", notes_bytes(plan));
+  smem.add(kRowWords, plan.spec->upcasts_kv ? "keys of raw V and K" : "keys of raw V",
+           row_words_bytes(plan));
+  smem.add(kBarriers, "barriers", plan.barriers.bytes());
+  plan.smem_bytes = smem.end_of_last();
 }
 
 }  // namespace attnjit

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "plan/sm90/sm90_plan.h"
 #include "spec/spec_facts.h"
@@ -35,23 +33,7 @@ std::int64_t sm90_key_scales_bytes(int BN, int v_stages, int raw_stages);
 /// Sizes the tiles in shared memory, and finds O a place there.
 void sm90_size_tiles(const SpecFacts& spec, Sm90Plan& plan);
 
-/// The mbarriers, in the order in which they lie in shared memory: a full and an empty one for each
-/// stage of K and of V, and of Q for each consumer; and where TMA brings the V tile that ends a
-/// sequence, one for that.
-struct Sm90BarrierGroup {
-  const char* constant;  ///< the Config member that holds the rank of the first
-  const char* tile;
-  const char* state;
-  bool of_consumers;
-  int count;
-  int arrivals;
-};
-std::vector<Sm90BarrierGroup> sm90_barrier_groups(const Sm90Plan& plan);
-
 /// Shared memory and barriers, in their order.
 void sm90_lay_out(Sm90Plan& plan);
-
-/// The name of a range in memory maps.
-std::string sm90_range_name(const Sm90SmemRange& range, const Sm90Plan& plan);
 
 }  // namespace attnjit

@@ -18,27 +18,6 @@
 
 namespace attnjit {
 
-/// What a range of shared memory is for.
-enum class Sm90Region : std::uint8_t {
-  kQ,
-  kK,
-  kV,
-  kRawV,
-  kRawK,
-  kO,
-  kLists,
-  kStash,
-  kWork,
-  kNotes,
-  kRowWords,
-  kOnes,
-  kKeyScales,
-  kBarriers
-};
-
-/// A range of shared memory; a stage of Q, K or V has one each.
-using Sm90SmemRange = PlacedRegion<Sm90Region>;
-
 /// What the sm_90a template uses. Tiles per depth follow FlashAttention-3 (Shah et al., 2024).
 struct Sm90Plan {
   const SpecFacts* spec = nullptr;  ///< that it is of: the KernelPlan's
@@ -93,8 +72,10 @@ struct Sm90Plan {
   std::int64_t v_bytes = 0;            ///< per stage
   std::int64_t v_raw_stage_bytes = 0;  ///< per stage of tiles as they come
   std::int64_t k_raw_stage_bytes = 0;
-  MemoryLayout<Sm90Region> smem;      ///< ascending, without gaps
-  std::vector<BarrierPlan> barriers;  ///< in memory order
+  MemoryLayout smem;  ///< without gaps; a stage of Q, K or V has a range each
+  /// A full and an empty one for each stage of K and of V, and of Q for each consumer; and where
+  /// TMA brings the V tile that ends a sequence, one for that.
+  BarrierList barriers;
   std::int64_t smem_bytes = 0;
   double rescale_threshold = 8;  ///< log2: O is rescaled when the maximum grows by more
   int held_q_steps = 0;          ///< of Q K^T, whose Q consumers hold in registers: it is read once

@@ -5,57 +5,22 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <utility>
 
-#include "plan/kernel/constants.h"
 #include "plan/kernel/json_fields.h"
-#include "plan/kernel/knobs.h"
-#include "plan/kernel/partials.h"
-#include "spec/text.h"
 
 namespace attnjit {
 namespace {
 
-constexpr std::int64_t kMaxSmemBytes = DeviceShape{}.max_smem_bytes;
 constexpr int kConsumers = Sm90MlaPlan::kConsumers;
-constexpr int kWarps = 4;             // of a warpgroup
-constexpr int kRegisterFile = 65536;  // of an SM
+constexpr int kWarps = 4;  // of a warpgroup
 /// P of 64 x 64 in 16 bits, and of each thread's two rows the maximum and the sum.
 constexpr int kRecordBytes = 64 * 64 * 2 + 128 * 16;
-// Even: the parity of a stage says whose tile it is. One of deep heads counts as two
-// (MlaTiles::barrier_stages).
-constexpr std::array kStages{2, 4, 6, 8};
-constexpr std::array kDeepStages{1, 2};
 
 /// CTAs that may upcast blocks of K for each other: where the heads of a position are two tiles.
 int most_cluster_of(const SpecFacts& spec) {
   const bool halves = (1 << mla_head_shift(spec)) == 2 * MlaTiles::kRows;
   return halves && spec.cache_format == CacheFormat::kDsv32 ? 2 : 1;
-}
-
-std::vector<std::int64_t> stages_of(const MlaTiles& tiles) {
-  if (tiles.own_v) return {kDeepStages.begin(), kDeepStages.end()};
-  return {kStages.begin(), kStages.end()};
-}
-
-/// The mbarriers, in the order in which they lie in shared memory.
-std::vector<MlaBarrierGroup> barrier_groups(const SpecFacts& spec, const MlaTiles& tiles) {
-  // One lane of each warp that read it hands memory back; what V has not of K, such as the rope's
-  // block, is of the warpgroup that makes S. What a CTA upcasts for the other, both hand back to
-  // it.
-  MlaReaders readers;
-  readers.work = kConsumers * kWarps;
-  readers.q = kConsumers * kWarps;
-  readers.latent = kWarps * tiles.cluster;
-  readers.middle_block = kConsumers * kWarps * tiles.cluster;
-  readers.rope = kWarps;
-  std::vector<MlaBarrierGroup> groups = mla_barrier_groups(spec, tiles, readers);
-  if (tiles.joins) {
-    groups.push_back(
-        {"kBarJoin", {{"peer done", kConsumers * kWarps}, {"peer's results full", 1}}});
-  }
-  return groups;
 }
 
 /// What follows of the stages and of the cluster: shared memory and barriers, in their order.
@@ -65,25 +30,41 @@ void lay_out(const SpecFacts& spec, Sm90MlaPlan& plan) {
   // CTA that upcasts for another one has that as its cluster's.
   tiles.joins = tiles.stream_k && tiles.cluster == 1 && tiles.upcast_blocks == 0;
   tiles.couples = tiles.cluster == 1 && !tiles.own_v;
-  plan.barriers = mla_barriers(barrier_groups(spec, tiles));
-  plan.smem = mla_smem(spec, tiles, {.p = kRecordBytes, .stash = MlaTiles::kStashBytes},
-                       plan.barriers.size());
+  // One lane of each warp that read it hands memory back; what V has not of K, such as the rope's
+  // block, is of the warpgroup that makes S. What a CTA upcasts for the other, both hand back to
+  // it.
+  add_mla_barriers(spec,
+                   {.work = kConsumers * kWarps,
+                    .q = kConsumers * kWarps,
+                    .latent = kWarps * tiles.cluster,
+                    .middle_block = kConsumers * kWarps * tiles.cluster,
+                    .rope = kWarps},
+                   plan);
+  if (tiles.joins) {
+    plan.barriers.add_group("kBarJoin", "peer done", kConsumers * kWarps);
+    plan.barriers.add("peer's results full", 1);
+  }
+  lay_out_mla_smem(spec,
+                   {.p_bytes = kRecordBytes,
+                    .stash_bytes = MlaTiles::kStashBytes,
+                    .q_name = "Q 0",
+                    .work_name = "work tiles"},
+                   plan);
 }
 
 /// What a tuning row may choose.
 std::vector<Knob<MlaTiles>> knobs_of(const SpecFacts& spec, const MlaTiles& tiles) {
-  std::vector<Knob<MlaTiles>> knobs{{"num_stages", &MlaTiles::num_stages, stages_of(tiles)}};
+  // Even: the parity of a stage says whose tile it is. One of deep heads counts as two
+  // (MlaTiles::barrier_stages).
+  std::vector<std::int64_t> stages{2, 4, 6, 8};
+  if (tiles.own_v) stages = {1, 2};
+  std::vector<Knob<MlaTiles>> knobs{{"num_stages", &MlaTiles::num_stages, std::move(stages)}};
   if (most_cluster_of(spec) > 1) knobs.push_back({"cluster", &MlaTiles::cluster, {1, 2}});
   return knobs;
 }
 
-std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm90MlaPlan& plan) {
-  const SpecFacts& spec = resolved;
-  Constants constants;
-  constants.add_spec(resolved);
-  add_mla_constants(spec, plan.tiles, constants);
-  constants.add("kThreads", Sm90MlaPlan::kThreads);
-  constants.add("kRescaleThreshold", Sm90MlaPlan::kRescaleThreshold);
+Constants constants_of(const ResolvedSpec& resolved, const Sm90MlaPlan& plan) {
+  Constants constants = mla_constants(resolved, plan.tiles, Sm90MlaPlan::kThreads);
   constants.add("kPBias", 0.0);
   constants.add("kExp2FmaPairs", 0);
   constants.add("kSumsByProduct", false);
@@ -91,9 +72,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add("kProducerRegisters", plan.producer_registers);
   constants.add("kConsumerRegisters", plan.consumer_registers);
   add_mla_regions(plan.smem, constants);
-  add_mla_barriers(barrier_groups(spec, plan.tiles), constants);
-  constants.add("kSmemBytes", plan.smem.end_of_last());
-  return std::move(constants).take();
+  return constants;
 }
 
 /// Shares registers out: in all no more than the CTA is launched with, 3 x 168. Copies of a tile in
@@ -139,51 +118,25 @@ Result<Sm90MlaPlan> make_sm90_mla_plan(const ResolvedSpec& resolved, const Tunin
   tiles.stage_loaders = tiles.own_v || tiles.row_copies ? 1 : 2;
   tiles.cluster = most_cluster_of(spec);
   share_registers(spec, plan);
-  for (const std::int64_t stages : stages_of(tiles)) {
-    Sm90MlaPlan more = plan;
-    more.tiles.num_stages = static_cast<int>(stages);
-    lay_out(spec, more);
-    const bool fits = more.smem.end_of_last() <= kMaxSmemBytes;
-    if (tiles.num_stages == 0 || fits) tiles.num_stages = more.tiles.num_stages;
-  }
-  if (tuned != nullptr) {
-    const char* const kernel =
-        tiles.own_v ? "an sm_90a plan of deep heads" : "an sm_90a plan of absorbed MLA";
-    Status applied = apply_knobs(knobs_of(spec, tiles), kernel, *tuned, tiles);
-    if (!applied) return applied.error();
-  }
+  Status chosen = choose_mla_tiles(
+      knobs_of(spec, tiles), "sm_90a", tuned, [&](Sm90MlaPlan& more) { lay_out(spec, more); },
+      plan);
+  if (!chosen) return chosen.error();
   lay_out(spec, plan);
   return plan;
 }
 
 Status fill_from_sm90_mla(const Sm90MlaPlan& mla, KernelPlan& plan) {
   const MlaTiles& tiles = mla.tiles;
-  const std::int64_t smem_bytes = mla.smem.end_of_last();
-  if (smem_bytes > kMaxSmemBytes) {
-    // Only a tuning table can ask for this; the choice above is tested to fit.
-    return spec::invalid("num_stages", "{} stages need {} bytes of shared memory; a CTA has {}",
-                         tiles.num_stages, smem_bytes, kMaxSmemBytes);
-  }
-  PlannedKernel& kernel = plan.main();
-  kernel.entry = tiles.own_v ? "attnjit_deep_forward" : "attnjit_mla_decode";
-  kernel.kernel_header = "sm90_mla/decode.cuh";
-  kernel.threads = Sm90MlaPlan::kThreads;
-  kernel.cluster = tiles.cluster;
-  kernel.overlaps = true;
-  kernel.launch_registers = kRegisterFile / Sm90MlaPlan::kThreads / 8 * 8;
-  kernel.smem_bytes = smem_bytes;
-  kernel.smem_map = mla_smem_map(mla.smem, tiles, "Q 0", "work tiles");
-  kernel.barriers = mla.barriers;
-  kernel.roles = {{"load", 0, tiles.row_copies ? kWarps : tiles.stage_loaders}};
+  Status filled = fill_mla_kernel(mla, "sm90_mla/decode.cuh", Sm90MlaPlan::kThreads,
+                                  constants_of(plan.spec, mla), plan);
+  std::vector<PlannedKernel::Role>& roles = plan.main().roles;
+  roles = {{"load", 0, tiles.row_copies ? kWarps : tiles.stage_loaders}};
   for (int i = 0; i < kConsumers; ++i) {
-    kernel.roles.push_back({fmt::format("consumer {}", i), kWarps * (1 + i), kWarps});
+    roles.push_back({fmt::format("consumer {}", i), kWarps * (1 + i), kWarps});
   }
-  kernel.constants = constants_of(plan.spec, mla);
-  kernel.parameters = mla_parameters(plan, tiles);
-  plan.partials = mla_partials(tiles);
   plan.partials.quad_order = tiles.split;
-  add_split_deviation(plan);
-  return {};
+  return filled;
 }
 
 }  // namespace
@@ -225,7 +178,7 @@ void add_sm90_mla(const SpecFacts& spec, const Sm90MlaPlan& plan, nlohmann::orde
       std::pair{"k_raw_stage_bytes", 0}, std::pair{"upcasts_kv", false},
       std::pair{"kv_row_bytes", 128}, std::pair{"exp2_fma_pairs", 0},
       std::pair{"sums_by_product", false}, std::pair{"held_q_steps", 0}, std::pair{"p_bias", 0.0},
-      std::pair{"rescale_threshold", Sm90MlaPlan::kRescaleThreshold});
+      std::pair{"rescale_threshold", MlaPlan::kRescaleThreshold});
 #undef TILE
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sm90MlaPlan: what the sm_90a kernel of absorbed MLA and deep heads uses. Of absorbed MLA all
-// query heads are over one row of K per key, whose latent part is V.
+// Sm90MlaPlan: what the sm_90a kernel of absorbed MLA and deep heads uses.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,18 +8,15 @@
 #include "attnjit/launch.h"
 #include "attnjit/tuning.h"
 #include "plan/mla/mla_launch.h"
-#include "plan/mla/mla_memory.h"
-#include "plan/mla/mla_tiles.h"
+#include "plan/mla/mla_plan.h"
 #include "spec/spec_facts.h"
 
 namespace attnjit {
 
 /// docs/mla.md has the arithmetic.
-struct Sm90MlaPlan {
+struct Sm90MlaPlan : MlaPlan {
   static constexpr int kConsumers = 2;  ///< warpgroups, after the one that loads
   static constexpr int kThreads = 128 * (1 + kConsumers);
-  /// log2: O is rescaled when the maximum grows by more.
-  static constexpr double kRescaleThreshold = 8;
   /// Estimates for an H200: docs/mla.md.
   static constexpr MlaRates kRates{.alone_bytes = 57e3,
                                    .shared_bytes = 34e3,
@@ -33,11 +29,8 @@ struct Sm90MlaPlan {
                                    .join_part = 4.2,
                                    .apart = 1.05};
 
-  MlaTiles tiles;
   int producer_registers = 0;
   int consumer_registers = 0;
-  MemoryLayout<MlaRegion> smem;
-  std::vector<BarrierPlan> barriers;  ///< in memory order
 };
 
 // What a KernelFamily has (plan/family.h).

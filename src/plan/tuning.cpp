@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <variant>
 
 #include "plan/tables.h"
+#include "spec/json_problems.h"
 #include "spec/json_value.h"
 #include "spec/spec_fields.h"
 #include "spec/spec_reader.h"
@@ -42,10 +42,10 @@ class TableReader {
  public:
   Result<Tuning> read(const JsonValue& root) {
     const JsonValue* rows = nullptr;
-    if (check_members(root, "tuning", {"rows", "else", "name", "source"})) {
+    if (problems_.check_object("tuning", root, "a table", kFields)) {
       rows = root.find("rows");
       if (rows == nullptr || rows->type != JsonValue::Type::kArray) {
-        problem(root, "tuning", "has no array \"rows\"");
+        problems_.add("tuning", "has no array \"rows\"", root);
         rows = nullptr;
       }
     }
@@ -54,46 +54,14 @@ class TableReader {
       tuning.rows.push_back(read_row(rows->items[i], fmt::format("rows[{}]", i)));
     }
     if (const JsonValue* others = root.find("else")) read_else(*others, tuning);
-    if (first_) return *std::move(first_);
+    if (!problems_.found().empty()) return problems_.take();
     return tuning;
   }
 
  private:
-  template <class... Args>
-  void problem(const JsonValue& at, std::string field, fmt::format_string<Args...> message,
-               Args&&... args) {
-    Error error = spec::invalid(std::move(field), message, std::forward<Args>(args)...);
-    error.line = at.line;
-    error.column = at.column;
-    if (!first_) {
-      first_ = std::move(error);
-    } else if (first_->others.size() < static_cast<std::size_t>(spec::kMaxProblems)) {
-      first_->others.push_back(std::move(error));
-    }
-  }
-
-  // True for an object; each member that is unknown (where names are given) or double is a problem.
-  bool check_members(const JsonValue& object, const std::string& where,
-                     std::initializer_list<std::string_view> names) {
-    if (object.type != JsonValue::Type::kObject) {
-      problem(object, where, "is {}; allowed: an object", spec::describe(object));
-      return false;
-    }
-    for (const JsonMember& member : object.members) {
-      const std::string path = where + "." + member.name;
-      if (member.duplicate) problem(member.value, path, "is given twice");
-      if (names.size() > 0 && std::find(names.begin(), names.end(), member.name) == names.end()) {
-        problem(member.value, path, "is unknown; allowed: {}", fmt::join(names, ", "));
-      }
-    }
-    return true;
-  }
-
   void read_else(const JsonValue& others, Tuning& tuning) {
     if (others.type != JsonValue::Type::kString || others.text != kModelledTuning) {
-      problem(others, "else", "is {}; allowed: {}", spec::describe(others),
-              spec::in_quotes(kModelledTuning));
-      return;
+      return problems_.add_wrong("else", others, spec::in_quotes(kModelledTuning));
     }
     Result<Tuning> carried = tuning_from_json(kModelledTuning);
     std::move(carried->rows.begin(), carried->rows.end(), std::back_inserter(tuning.rows));
@@ -101,15 +69,14 @@ class TableReader {
 
   TuningRow read_row(const JsonValue& entry, const std::string& where) {
     TuningRow row;
-    if (!check_members(entry, where, {"match", "choose", "source", "measured", "modelled"}))
-      return row;
+    if (!problems_.check_object(where, entry, "a row", kRowFields)) return row;
     if (const JsonValue* match = entry.find("match")) read_match(*match, where + ".match", row);
     if (const JsonValue* modelled = entry.find("modelled")) {
       row.model_version = model_version(*modelled, where + ".modelled");
     }
     const JsonValue* choose = entry.find("choose");
     if (choose == nullptr) {
-      problem(entry, where + ".choose", "is missing");
+      problems_.add(where + ".choose", "is missing", entry);
     } else {
       read_choose(*choose, where + ".choose", row);
     }
@@ -117,58 +84,58 @@ class TableReader {
   }
 
   void read_match(const JsonValue& match, const std::string& where, TuningRow& row) {
-    if (!check_members(match, where, {})) return;
+    if (!problems_.check_object(where, match, "a match", {})) return;
     for (const JsonMember& member : match.members) {
       const std::string path = where + "." + member.name;
       const SpecField* field = find_match_field(member.name);
       if (field == nullptr) {
-        problem(member.value, path, "is no field to match; allowed: {}", match_names());
+        problems_.add(path, "is no field to match; allowed: " + match_names(), member);
         continue;
       }
       const auto text = spec::field_text_of(*field, member.value);
       if (text) {
         row.match[member.name] = *text;
       } else {
-        problem(member.value, path, "is {}; allowed: {}", spec::describe(member.value),
-                spec::allowed(*field));
+        problems_.add_wrong(path, member.value, spec::allowed(*field));
       }
     }
   }
 
   // What else a model's row says is for people.
   int model_version(const JsonValue& modelled, const std::string& where) {
-    if (!check_members(modelled, where, {})) return 0;
-    const JsonValue* version = modelled.find("model_version");
-    if (version == nullptr) {
-      problem(modelled, where + ".model_version", "is missing");
-    } else if (version->type != JsonValue::Type::kInteger || version->integer < 1 ||
-               version->integer > kMaxVersion) {
-      problem(*version, where + ".model_version", "is {}; allowed: 1 to {}",
-              spec::describe(*version), kMaxVersion);
-    } else {
-      return static_cast<int>(version->integer);
+    constexpr int kMaxVersion = 1 << 20;
+    if (!problems_.check_object(where, modelled, "a model", {})) return 0;
+    const std::string field = where + ".model_version";
+    if (const JsonValue* version = modelled.find("model_version")) {
+      const auto read =
+          problems_.integer(field, *version, 1, kMaxVersion, fmt::format("1 to {}", kMaxVersion));
+      return static_cast<int>(read.value_or(0));
     }
+    problems_.add(field, "is missing", modelled);
     return 0;
   }
 
   void read_choose(const JsonValue& choose, const std::string& where, TuningRow& row) {
-    if (!check_members(choose, where, {})) return;
-    if (choose.members.empty()) problem(choose, where, "is empty; allowed: at least one choice");
+    if (!problems_.check_object(where, choose, "a row", {})) return;
+    if (choose.members.empty()) {
+      problems_.add(where, "is empty; allowed: at least one choice", choose);
+    }
     for (const JsonMember& member : choose.members) {
       if (member.value.type == JsonValue::Type::kBool) {
         row.choose[member.name] = member.value.boolean ? 1 : 0;
       } else if (member.value.type == JsonValue::Type::kInteger) {
         row.choose[member.name] = member.value.integer;
       } else {
-        problem(member.value, where + "." + member.name, "is {}; allowed: an integer, true, false",
-                spec::describe(member.value));
+        problems_.add_wrong(spec::path_of(where, member.name), member.value,
+                            "an integer, true, false");
       }
     }
   }
 
-  static constexpr std::int64_t kMaxVersion = 1 << 20;
-
-  std::optional<Error> first_;
+  static constexpr std::string_view kFields[] = {"rows", "else", "name", "source"};
+  static constexpr std::string_view kRowFields[] = {"match", "choose", "source", "measured",
+                                                    "modelled"};
+  spec::JsonProblems problems_;
 };
 
 // Of two rows that match a spec: what no model made goes first, then what says more of the spec.

@@ -11,6 +11,7 @@
 
 #include "base/architectures.h"
 #include "base/dtype_names.h"
+#include "spec/json_problems.h"
 #include "spec/kinds.h"
 #include "spec/resolved_spec.h"
 #include "spec/spec_fields.h"
@@ -40,9 +41,14 @@ constexpr CommonMistake kMistakes[] = {
     {"num_splits", "use num_partitions"},
 };
 
+std::string hint_of_mistake(std::string_view name) {
+  const auto* const found = std::ranges::find(kMistakes, name, &CommonMistake::name);
+  return found == std::end(kMistakes) ? std::string() : std::string(found->hint);
+}
+
 class Reader {
  public:
-  explicit Reader(std::vector<Error>& problems) : problems_(problems) {}
+  explicit Reader(JsonProblems& problems) : problems_(problems) {}
 
   /// Of the spec that was read.
   ArchFrom arch_from() const { return arch_from_; }
@@ -53,71 +59,33 @@ class Reader {
 
   void read(const JsonValue& root, SpecDocument& document) {
     if (root.type != JsonValue::Type::kObject) {
-      problem("", "is " + describe(root) + "; allowed: an object with the spec's fields", root);
+      problems_.add_wrong("", root, "an object with the spec's fields");
       return;
     }
     std::vector<std::string_view> names;
     for (const SpecField& field : spec_fields()) names.push_back(field.name);
-    check_members(root, "", "a spec", names);
+    problems_.check_members("", root, "a spec", names, hint_of_mistake);
     for (const SpecField& field : spec_fields()) {
       if (const JsonValue* value = root.find(field.name)) {
         read(field, *value, document);
       } else if (field.required) {
-        problem(std::string(field.name), "is missing; allowed: " + allowed(field), root);
+        missing(std::string(field.name), root, allowed(field));
       }
     }
     // NOTE: an AttentionSpec does not tell a 1 that was written from the default.
     const JsonValue* partitions = root.find("num_partitions");
     if (partitions != nullptr && document.spec.partition_keys > 0) {
-      problem("num_partitions", partitions_beside_keys(document.spec.num_partitions), *partitions);
+      problems_.add("num_partitions", partitions_beside_keys(document.spec.num_partitions),
+                    *partitions);
     }
   }
 
  private:
   using Type = JsonValue::Type;
 
-  void problem(std::string field, std::string message, const JsonValue& at, std::string hint = {}) {
-    problem_at(std::move(field), std::move(message), at.line, at.column, std::move(hint));
-  }
-
-  void problem_at(std::string field, std::string message, int line, int column,
-                  std::string hint = {}) {
-    if (problems_.size() >= static_cast<std::size_t>(kMaxProblems)) return;
-    Error error =
-        make_error(ErrorCode::kInvalid, std::move(message), std::move(field), std::move(hint));
-    error.line = line;
-    error.column = column;
-    problems_.push_back(std::move(error));
-  }
-
-  /// Reports members that are unknown or given twice.
-  void check_members(const JsonValue& object, const std::string& path, std::string_view what,
-                     std::span<const std::string_view> names) {
-    for (const JsonMember& member : object.members) {
-      if (problems_.size() >= static_cast<std::size_t>(kMaxProblems)) return;
-      const std::string field = path + printable(member.name);
-      if (member.duplicate) {
-        problem_at(field, "is given twice; allowed: once", member.line, member.column);
-      } else if (std::find(names.begin(), names.end(), member.name) == names.end()) {
-        problem_at(field, fmt::format("is no field of {}; allowed: {}", what, join(names)),
-                   member.line, member.column, unknown_hint(member.name, path.empty(), names));
-      }
-    }
-  }
-
-  static std::string unknown_hint(std::string_view name, bool top_level,
-                                  std::span<const std::string_view> names) {
-    if (top_level) {
-      for (const CommonMistake& mistake : kMistakes) {
-        if (mistake.name == name) return std::string(mistake.hint);
-      }
-    }
-    return suggestion(name, names);
-  }
-
-  static std::string suggestion(std::string_view name, std::span<const std::string_view> names) {
-    const std::string_view best = closest(name, names);
-    return best.empty() ? std::string{} : fmt::format("did you mean `{}`?", best);
+  /// Of a member that an object lacks.
+  void missing(std::string field, const JsonValue& object, const std::string& allowed_text) {
+    problems_.add(std::move(field), "is missing; allowed: " + allowed_text, object);
   }
 
   /// NOTE: the nearest name is not always the one that is meant: a kernel for sm_100a does not run
@@ -143,30 +111,6 @@ class Reader {
     return known ? fmt::format("did you mean `{}`?", meant) : std::string{};
   }
 
-  std::optional<bool> boolean(const std::string& field, const JsonValue& value) {
-    if (value.type == Type::kBool) return value.boolean;
-    problem(field, "is " + describe(value) + "; allowed: true, false", value);
-    return std::nullopt;
-  }
-
-  std::optional<int> integer(const std::string& field, const JsonValue& value, int min, int max,
-                             const std::string& allowed_text) {
-    if (value.type == Type::kInteger && value.integer >= min && value.integer <= max) {
-      return static_cast<int>(value.integer);
-    }
-    const bool fraction = value.type == Type::kReal && value.real >= min && value.real <= max;
-    problem(field, "is " + describe(value) + "; allowed: " + allowed_text, value,
-            fraction ? "write it without a decimal point or exponent" : "");
-    return std::nullopt;
-  }
-
-  std::optional<std::string> string(const std::string& field, const JsonValue& value,
-                                    const std::string& allowed_text) {
-    if (value.type == Type::kString) return value.text;
-    problem(field, "is " + describe(value) + "; allowed: " + allowed_text, value);
-    return std::nullopt;
-  }
-
   /// One of several names; `from_string` gives an optional, and `hint` what to say to a string
   /// that is none of them.
   template <class FromString, class Hint>
@@ -175,8 +119,9 @@ class Reader {
     if (value.type == Type::kString) {
       if (auto parsed = from_string(std::string_view(value.text))) return parsed;
     }
-    problem(field, "is " + describe(value) + "; allowed: " + allowed_text, value,
-            value.type == Type::kString ? hint(std::string_view(value.text)) : std::string{});
+    problems_.add_wrong(
+        field, value, allowed_text,
+        value.type == Type::kString ? hint(std::string_view(value.text)) : std::string{});
     return std::nullopt;
   }
   template <class FromString>
@@ -210,22 +155,22 @@ class Reader {
     std::string name() const { return std::string(field.name); }
 
     std::optional<int> integer() const {
-      const auto read = reader.integer(name(), value, field.values.empty() ? field.min : INT_MIN,
-                                       field.max, allowed(field));
-      if (read && !field.values.empty() &&
-          std::find(field.values.begin(), field.values.end(), *read) == field.values.end()) {
-        reader.problem(name(), fmt::format("is {}; allowed: {}", *read, allowed(field)), value);
-        return std::nullopt;
-      }
-      return read;
+      const bool any = field.values.empty();
+      const auto read = reader.problems_.integer(name(), value, any ? field.min : INT_MIN,
+                                                 field.max, allowed(field));
+      if (!read || any || std::ranges::find(field.values, *read) != field.values.end()) return read;
+      reader.problems_.add_wrong(name(), value, allowed(field));
+      return std::nullopt;
     }
     bool take(auto read, auto& into) const {
-      if (read) into = *read;
+      if (read) into = static_cast<std::decay_t<decltype(into)>>(*read);
       return read.has_value();
     }
 
     bool operator()(int& into) const { return take(integer(), into); }
-    bool operator()(bool& into) const { return take(reader.boolean(name(), value), into); }
+    bool operator()(bool& into) const {
+      return take(reader.problems_.boolean(name(), value), into);
+    }
     bool operator()(Arch& into) const {
       const bool native = value.type == Type::kString && value.text == kNativeArch;
       reader.arch_from_ = native ? ArchFrom::kNative : ArchFrom::kSpec;
@@ -277,15 +222,13 @@ class Reader {
       kind = value.find("kind");
       field = path + ".kind";
       if (kind == nullptr) {
-        problem(field, "is missing; allowed: " + join(names), value);
+        missing(field, value, join(names));
         return nullptr;
       }
     }
     if (kind->type != Type::kString) {
-      problem(field,
-              fmt::format("is {}; allowed: {}{}", describe(*kind),
-                          kind == &value ? "an object, or one of the names " : "", join(names)),
-              *kind);
+      problems_.add_wrong(field, *kind,
+                          (kind == &value ? "an object, or one of the names " : "") + join(names));
       return nullptr;
     }
     for (const KindRow<Node>& row : kinds<Node>()) {
@@ -293,12 +236,12 @@ class Reader {
       if (value.type == Type::kObject) {
         std::vector<std::string_view> members = member_names(row);
         members.insert(members.begin(), "kind");
-        check_members(value, path + ".", fmt::format("the {} {}", what, row.name), members);
+        problems_.check_members(path, value, fmt::format("the {} {}", what, row.name), members);
       }
       return &row;
     }
-    problem(field, fmt::format("is {}; allowed: {}", in_quotes(kind->text), join(names)), *kind,
-            suggestion(kind->text, names));
+    problems_.add(field, fmt::format("is {}; allowed: {}", in_quotes(kind->text), join(names)),
+                  *kind, suggestion(kind->text, names));
     return nullptr;
   }
 
@@ -314,25 +257,26 @@ class Reader {
           allowed(scalar) + (scalar.may_be_absent() ? "" : "; left out: given at launch");
       if (scalar.is_integer()) {
         const bool may_be_any = scalar.beside != Beside::kNothing;
-        const auto read = integer(field, *given, may_be_any ? -1 : static_cast<int>(scalar.min),
-                                  static_cast<int>(scalar.max), allowed_text);
+        const auto read =
+            problems_.integer(field, *given, may_be_any ? -1 : static_cast<int>(scalar.min),
+                              static_cast<int>(scalar.max), allowed_text);
         if (!read) continue;
         if (*read == 0 && !scalar.may_be_absent()) {
-          problem(field, "is 0; allowed: " + allowed_text, *given);
+          problems_.add_wrong(field, *given, allowed_text);
         }
-        scalar.set(node, *read);
+        scalar.set(node, static_cast<double>(*read));
         continue;
       }
       const bool number = given->type == Type::kInteger || given->type == Type::kReal;
       if (number && is_allowed(scalar, given->real)) {
         scalar.set(node, given->real);
       } else {
-        problem(field, "is " + describe(*given) + "; allowed: " + allowed_text, *given);
+        problems_.add_wrong(field, *given, allowed_text);
       }
     }
     if (row.scalars.empty()) return;
     if (const JsonValue* given = value.find("constant")) {
-      node.constant = boolean(path + ".constant", *given).value_or(false);
+      node.constant = problems_.boolean(path + ".constant", *given).value_or(false);
     }
   }
 
@@ -340,10 +284,10 @@ class Reader {
                  MaskSpec& mask) {
     if (++nodes > kMaxMaskNodes || depth > kMaxMaskDepth) {
       if (nodes <= kMaxMaskNodes + 1) {
-        problem(path,
-                fmt::format("makes the mask too large; allowed: {} masks in all, {} levels",
-                            kMaxMaskNodes, kMaxMaskDepth),
-                value);
+        problems_.add(path,
+                      fmt::format("makes the mask too large; allowed: {} masks in all, {} levels",
+                                  kMaxMaskNodes, kMaxMaskDepth),
+                      value);
       }
       nodes = std::max(nodes, kMaxMaskNodes + 1);
       return;
@@ -378,12 +322,9 @@ class Reader {
   void read_operands(const std::string& path, const JsonValue& value, int depth, int& nodes,
                      MaskSpec& mask) {
     const JsonValue* of = value.find("of");
-    if (of == nullptr || of->type != Type::kArray) {
-      problem(path,
-              (of == nullptr ? "is missing" : "is " + describe(*of)) +
-                  "; allowed: an array of at least two masks",
-              of == nullptr ? value : *of);
-      return;
+    if (of == nullptr) return missing(path, value, "an array of at least two masks");
+    if (of->type != Type::kArray) {
+      return problems_.add_wrong(path, *of, "an array of at least two masks");
     }
     for (std::size_t i = 0; i < of->items.size() && nodes <= kMaxMaskNodes; ++i) {
       read_mask(fmt::format("{}[{}]", path, i), of->items[i], depth + 1, nodes,
@@ -398,7 +339,7 @@ class Reader {
     read_scalars(path, value, *row, mod);
     if (row->holds == Holds::kCode) read_custom(path, value, mod.custom);
     if (const JsonValue* slopes = value.find("slopes"); slopes && row->holds == Holds::kSlopes) {
-      mod.slopes = boolean(path + ".slopes", *slopes).value_or(false);
+      mod.slopes = problems_.boolean(path + ".slopes", *slopes).value_or(false);
     }
   }
 
@@ -408,15 +349,15 @@ class Reader {
       const std::string field = path + "." + std::string(name);
       const JsonValue* given = value.find(name);
       if (given == nullptr) {
-        problem(field, "is missing; allowed: " + allowed_text, value);
-      } else if (auto read = string(field, *given, allowed_text)) {
+        missing(field, value, allowed_text);
+      } else if (auto read = problems_.string(field, *given, allowed_text)) {
         into = std::move(*read);
       }
     };
     text("name", "1 to 64 of a-z, 0-9 and _", custom.name);
     text("code", "a string of code", custom.code);
     if (const JsonValue* trusted = value.find("trusted")) {
-      custom.trusted = boolean(path + ".trusted", *trusted).value_or(false);
+      custom.trusted = problems_.boolean(path + ".trusted", *trusted).value_or(false);
     }
     if (const JsonValue* params = value.find("params")) {
       read_params(path + ".params", *params, custom.params);
@@ -426,14 +367,12 @@ class Reader {
   void read_params(const std::string& path, const JsonValue& value,
                    std::vector<ParamSpec>& params) {
     if (value.type != Type::kArray) {
-      problem(path, "is " + describe(value) + "; allowed: an array of {name, type}", value);
-      return;
+      return problems_.add_wrong(path, value, "an array of {name, type}");
     }
     if (value.items.size() > static_cast<std::size_t>(kMaxParams)) {
-      problem(path,
-              fmt::format("has {} parameters; allowed: up to {}", value.items.size(), kMaxParams),
-              value);
-      return;
+      return problems_.add(
+          path, fmt::format("has {} parameters; allowed: up to {}", value.items.size(), kMaxParams),
+          value);
     }
     constexpr std::string_view kNames[] = {"name", "type"};
     for (std::size_t i = 0; i < value.items.size(); ++i) {
@@ -441,14 +380,14 @@ class Reader {
       const std::string at = fmt::format("{}[{}]", path, i);
       ParamSpec& param = params.emplace_back();
       if (item.type != Type::kObject) {
-        problem(at, "is " + describe(item) + "; allowed: an object {name, type}", item);
+        problems_.add_wrong(at, item, "an object {name, type}");
         continue;
       }
-      check_members(item, at + ".", "a parameter", kNames);
+      problems_.check_members(at, item, "a parameter", kNames);
       if (const JsonValue* name = item.find("name")) {
-        param.name = string(at + ".name", *name, "a C identifier").value_or("");
+        param.name = problems_.string(at + ".name", *name, "a C identifier").value_or("");
       } else {
-        problem(at + ".name", "is missing; allowed: a C identifier", item);
+        missing(at + ".name", item, "a C identifier");
       }
       const std::string types = join(param_type_names());
       if (const JsonValue* type = item.find("type")) {
@@ -458,12 +397,12 @@ class Reader {
             [](std::string_view text) { return dtype_suggestion(text, param_type_names()); });
         if (read) param.type = *read;
       } else {
-        problem(at + ".type", "is missing; allowed: " + types, item);
+        missing(at + ".type", item, types);
       }
     }
   }
 
-  std::vector<Error>& problems_;
+  JsonProblems& problems_;
   ArchFrom arch_from_ = ArchFrom::kNothing;
 };
 
@@ -502,18 +441,19 @@ std::optional<std::string> field_text_of(const SpecField& field, const JsonValue
                        std::find(kinds.begin(), kinds.end(), value.text) != kinds.end();
     return known ? std::optional(in_quotes(value.text)) : std::nullopt;
   }
-  std::vector<Error> problems;
+  JsonProblems problems;
   Reader reader(problems);
   reader.read(field, value, document);
-  if (!problems.empty() || reader.arch_from() == ArchFrom::kNative) return std::nullopt;
+  if (!problems.found().empty() || reader.arch_from() == ArchFrom::kNative) return std::nullopt;
   return field_text(field, document.spec);
 }
 
 Result<ResolvedSpec> read_spec(const JsonValue& root, const std::string& path) {
-  std::vector<Error> problems;
+  JsonProblems read;
+  std::vector<Error>& problems = read.found();
   SpecDocument document;
   CheckedSpec checked;
-  Reader reader(problems);
+  Reader reader(read);
   reader.read(root, document);
   if (root.type == JsonValue::Type::kObject) {
     checked = check_spec(document.spec, document.options);
@@ -535,7 +475,7 @@ Result<ResolvedSpec> read_spec(const JsonValue& root, const std::string& path) {
   if (!path.empty()) {
     for (Error& error : problems) error.field = path + error.field;
   }
-  return combine(std::move(problems));
+  return read.take();
 }
 
 }  // namespace attnjit::spec

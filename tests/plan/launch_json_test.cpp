@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -55,12 +54,8 @@ TEST(LaunchJson, RoundTrips) {
   const std::string text = launch_to_json(document);
   Result<LaunchDocument> read = launch_from_json(text);
   ASSERT_TRUE(read.ok()) << read.error().to_string();
-  // Objects have no order: buffers come back by name.
-  LaunchDocument expected = document;
-  std::sort(expected.buffers.begin(), expected.buffers.end(),
-            [](const LaunchBuffer& a, const LaunchBuffer& b) { return a.name < b.name; });
-  EXPECT_EQ(*read, expected);
-  EXPECT_EQ(launch_to_json(*read).size(), text.size());
+  EXPECT_EQ(*read, document);
+  EXPECT_EQ(launch_to_json(*read), text);
 }
 
 // Words that a launch leaves zero: what a workspace says, and a file may.

@@ -18,7 +18,7 @@
 namespace attnjit::spec {
 namespace {
 
-/// Reads the text byte by byte and tells how far the parser has come. nlohmann's SAX events carry
+/// Reads the text byte by byte and says how far the parser has come. nlohmann's SAX events carry
 /// no position; it reads no further than one byte past the token of an event, which suffices to
 /// find where the next token begins.
 class CountingIterator {

@@ -166,13 +166,15 @@ std::optional<std::int32_t> fixed_partitions(const SpecFacts& spec, const Launch
 
 PartitionChoice sequence_ranges(const SplitWork& work, const PartitionChoice& uniform,
                                 std::int32_t batch, std::int32_t team, std::int32_t workers) {
-  constexpr std::int64_t kLongRun = 16;       // KV tiles, beside which a microsecond is little
+  constexpr std::int64_t kLongRange = 16;     // KV tiles, beside which a microsecond is little
   constexpr std::int64_t kLongSequence = 32;  // the same, beside a merge that may be for nothing
   const std::int64_t teams = workers / std::max(team, 1);
   if (batch == 1 || teams < 2) return uniform;
-  // NOTE: units, and a run more for each team, are counted in an int; and tiles of all partitions.
+  // NOTE: units, and a range more for each team, are counted in an int; and tiles of all
+  // partitions.
   if (batch + teams > kMaxTiles / (work.kv_tiles + 1)) return uniform;
-  if (work.tiles > kMaxTiles / workers || batch * work.kv_tiles < kLongRun * teams) return uniform;
+  if (work.tiles > kMaxTiles / workers || batch * work.kv_tiles < kLongRange * teams)
+    return uniform;
   if (uniform.partitions == 1 && work.kv_tiles < kLongSequence) return uniform;
   const bool joined = uniform.joined && uniform.partitions == 1;
   return {.partitions = joined ? workers / 2 * 2 : workers, .joined = joined, .team = team};

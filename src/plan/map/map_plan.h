@@ -44,7 +44,7 @@ void add_map_kernels(KernelPlan& plan);
 /// or with extents that do not fit.
 Result<MaskMapShape> map_of_launch(const KernelPlan& plan, const LaunchShapes& shapes);
 
-/// Sets what a launch's kernels are told of its map.
+/// Sets what a launch's kernels know of its map.
 void set_map_numbers(const LaunchRequest& request, const SpecFacts& spec, LaunchNumbers& numbers);
 
 /// The launches before that of the attention kernel: one makes the map, unless the caller has it,

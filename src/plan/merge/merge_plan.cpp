@@ -23,7 +23,7 @@ constexpr int kLongRow = 256;     // elements of O that one warp merges
 constexpr int kLongWarps = 8;     // that share a longer row of many parts,
 constexpr int kStagedParts = 32;  // of which so many are in shared memory at a time
 constexpr int kFewParts = 8;      // no more are a warp's, however long the row,
-constexpr int kManyRows = 512;    // and where there are runs, of more rows: most have few parts
+constexpr int kManyRows = 512;    // and where there are ranges, of more rows: most have few parts
 constexpr int kCtasPerSm = 16;    // a row is one short read: many are to be on their way
 constexpr int kFewCtasPerSm = 4;
 
@@ -193,14 +193,15 @@ Status plan_merge_launch(const KernelPlan& plan, const LaunchRequest& request,
 Status fill_merge_launch(const KernelPlan& plan, const TensorView& o, std::int32_t batch,
                          const PartitionChoice& choice, const DeviceShape& device,
                          LaunchSequence& sequence) {
-  const std::int64_t run_rows = std::int64_t{choice.partitions} * plan.partials.cut_rows;
+  const std::int64_t range_rows = std::int64_t{choice.partitions} * plan.partials.cut_rows;
   const bool slots = has_slots(plan, choice);
-  const std::int64_t pairs = slots ? 2 * run_rows : o.batch * o.rows * o.heads * choice.partitions;
+  const std::int64_t pairs =
+      slots ? 2 * range_rows : o.batch * o.rows * o.heads * choice.partitions;
   const std::int64_t element_bytes =
       splits(plan.spec) ? std::int64_t{sizeof(float)} : o.element_bytes();
   set_bytes(plan, WorkspaceId::kPartialO, pairs * o.depth * element_bytes, sequence);
   // The table: rows of each range, and how many parts its tile has.
-  const std::int64_t words = pairs + (slots ? run_rows + choice.partitions : 0);
+  const std::int64_t words = pairs + (slots ? range_rows + choice.partitions : 0);
   set_bytes(plan, WorkspaceId::kPartialLse, words * std::int64_t{sizeof(float)}, sequence);
   return merge_launch(plan, o, batch, choice, device, sequence.launches.back());
 }

@@ -16,7 +16,7 @@
 namespace attnjit {
 namespace {
 
-/// A choice of partitions that has nothing else to tell.
+/// A choice of partitions that says nothing else.
 template <auto kPartitions>
 PartitionChoice only(const KernelPlan& plan, const LaunchShapes& shapes,
                      const DeviceShape& device) {
@@ -35,7 +35,7 @@ template <auto kMade>
 PartitionChoice mla_parts(const KernelPlan& plan, const LaunchShapes& shapes,
                           const DeviceShape& device) {
   const auto& mla = *(plan.*kMade);
-  return mla_partitions(plan.spec, mla.tiles, mla.kRates, shapes, device);
+  return mla_partitions(mla.tiles, mla.kRates, shapes, device);
 }
 template <auto kMade>
 Status mla_launch(const KernelPlan& plan, const LaunchRequest& request, LaunchRecipe& recipe) {

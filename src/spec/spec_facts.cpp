@@ -123,12 +123,9 @@ void look_at_long_sequence(const spec::Snippets& snippets, SpecFacts& spec) {
   }
   // Causal has 28 of 64, a window or documents none or few.
   spec.much_whole = whole > kTiles * kTiles / 4;
-  const bool has_params = std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
-    return snippet && snippet->kind == spec::SnippetKind::kMask && !snippet->params.empty();
-  });
-  if (ends_anywhere || has_params || spec.contains(MaskSpec::Kind::kMaterialized)) {
-    return;
-  }
+  const bool has_params = spec::any_of_mask(
+      snippets, [](const spec::Expression& expression) { return !expression.params.empty(); });
+  if (ends_anywhere || has_params || spec.contains(MaskSpec::Kind::kMaterialized)) return;
   // Causal has 26 to 10; a window, whose first rows lack some keys, has about as many.
   spec.rising = seen[1] > 2 * seen[0];
 }

@@ -2,6 +2,7 @@
 // SpecFacts: a resolved spec with what planning asks of it, answered once.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -15,6 +16,14 @@ namespace spec {
 /// trusted body, which was checked and stays text. In a ResolvedSpec, whose spec has built-in masks
 /// for expressions that are no more (builtin.h), without these.
 using Snippets = std::vector<std::optional<Expression>>;
+
+/// Whether something holds of some expression of a mask.
+template <class Holds>
+bool any_of_mask(const Snippets& snippets, const Holds& holds) {
+  return std::ranges::any_of(snippets, [&](const std::optional<Expression>& snippet) {
+    return snippet && snippet->kind == SnippetKind::kMask && holds(*snippet);
+  });
+}
 }  // namespace spec
 
 /// Whether a mask tree has a node of a kind.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../one_launch.h"
+#include "plan/launch/row_tiles.h"
 #include "plan/plan_launch.h"
 #include "plan/sm90/sm90_plan.h"
 #include "plan/sm90/sm90_tiling.h"

@@ -19,7 +19,7 @@ namespace attnjit {
 class Constants {
  public:
   void add(std::string name, FieldValue value);
-  /// What every attention kernel is told of its spec, and the numbers of masks and score
+  /// What every attention kernel knows of its spec, and the numbers of masks and score
   /// modification that are compiled in.
   void add_spec(const ResolvedSpec& resolved);
   /// The fields of a table that have constants.

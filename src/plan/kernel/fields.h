@@ -6,8 +6,12 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
+
+#include "attnjit/plan.h"
 
 namespace attnjit {
 
@@ -45,6 +49,43 @@ void add_fields(const Field<Plan> (&fields)[kSize], const Plan& plan,
     if (field.name == nullptr) continue;
     std::visit([&](const auto& value) { json[field.name] = value; }, field.value(plan));
   }
+}
+
+/// A member of a type under its own name, for add_members().
+#define ATTNJIT_MEMBER(Type, name) \
+  std::pair { #name, &Type::name }
+
+/// Shows members of `from`: numbers, constants, and what functions without arguments give; and
+/// other values under the names that they are given with.
+template <class From, class... Members>
+void add_members(const From& from, nlohmann::ordered_json& json,
+                 const std::pair<const char*, Members>&... members) {
+  const auto value_of = [&](auto member) {
+    if constexpr (std::is_invocable_v<decltype(member), const From&>) {
+      return std::invoke(member, from);
+    } else if constexpr (std::is_pointer_v<decltype(member)>) {
+      return *member;
+    } else {
+      return member;
+    }
+  };
+  ((json[members.first] = value_of(members.second)), ...);
+}
+
+inline nlohmann::ordered_json ranges_json(const std::vector<MemoryRange>& ranges) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const MemoryRange& range : ranges) {
+    json.push_back({{"name", range.name}, {"begin", range.begin}, {"size", range.size}});
+  }
+  return json;
+}
+
+inline nlohmann::ordered_json barriers_json(const std::vector<BarrierPlan>& barriers) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const BarrierPlan& barrier : barriers) {
+    json.push_back({{"name", barrier.name}, {"arrivals", barrier.arrivals}});
+  }
+  return json;
 }
 
 }  // namespace attnjit

@@ -277,8 +277,7 @@ std::vector<KernelParameter> forward_parameters(const KernelPlan& plan,
   std::vector<KernelParameter> parameters;
   for (const TensorMapId map : maps) parameters.push_back(parameter(map));
   const auto add_array = [&](Buffer buffer, const char* cuda_type) {
-    parameters.push_back(
-        parameter(std::string(name_of(buffer)), forward_buffer(plan, buffer), cuda_type));
+    parameters.push_back(forward_array(plan, buffer, cuda_type));
   };
   if (spec.ragged) {
     add_array(Buffer::kQOffsets, "const int");
@@ -342,10 +341,13 @@ void add_length_parameters(const SpecFacts& spec, std::vector<KernelParameter>& 
   if (spec.ragged_kv) parameters.push_back(parameter(LaunchNumber::kTotalKv));
 }
 
+KernelParameter forward_array(const KernelPlan& plan, Buffer tensor, const char* cuda_type) {
+  return parameter(std::string(name_of(tensor)), forward_buffer(plan, tensor), cuda_type);
+}
+
 void add_key_parameters(const KernelPlan& plan, std::vector<KernelParameter>& parameters) {
   for (const Buffer tensor : {Buffer::kK, Buffer::kV}) {
-    parameters.push_back(parameter(std::string(name_of(tensor)), forward_buffer(plan, tensor),
-                                   "const unsigned char"));
+    parameters.push_back(forward_array(plan, tensor, "const unsigned char"));
   }
 }
 

@@ -57,7 +57,8 @@ inline constexpr std::array kRowCopyNumbers{LaunchNumber::kNumPages,   LaunchNum
                                             LaunchNumber::kKRowBytes,  LaunchNumber::kKHeadBytes,
                                             LaunchNumber::kVPageBytes, LaunchNumber::kVRowBytes,
                                             LaunchNumber::kVHeadBytes};
-/// Adds K and V by their addresses.
+/// A tensor of an attention kernel by its address, under its own name, and K and V so.
+KernelParameter forward_array(const KernelPlan& plan, BufferId::Kind tensor, const char* cuda_type);
 void add_key_parameters(const KernelPlan& plan, std::vector<KernelParameter>& parameters);
 
 /// The parameters of an attention kernel: tensor maps, the arrays that the spec asks for,

@@ -7,10 +7,31 @@
 #include <vector>
 
 #include "attnjit/launch.h"
-#include "plan/launch/query_tiling.h"
 #include "plan/launch/tensors.h"
 
 namespace attnjit {
+
+/// The tiles of a head, counted from its last rows. There are up to three kinds, which follow one
+/// another. Each has a group more than the kind before (growth 1), or less (-1).
+struct QueryTiling {
+  std::int32_t m_tiles = 0;
+  std::int32_t tile_groups = 0;   ///< of a tile of the first kind; other consumers have no rows
+  std::int32_t first_tiles = 0;   ///< of the first kind
+  std::int32_t second_tiles = 0;  ///< of the first and second kind
+  std::int32_t growth = 1;
+  /// That the busiest CTA takes, in units of what a full tile of three groups takes per key. 0: not
+  /// known, for tiles of the first body that are full because a head has many.
+  double time = 0;
+  /// How CTAs take them: head by head; in pairs of a long and a short tile; or the longest first.
+  enum class Order : std::uint8_t { kHeads, kPairs, kLongest } order = Order::kHeads;
+  bool operator==(const QueryTiling&) const = default;
+};
+
+/// The tiles of a launch, and whether the kernel's second body computes them.
+struct LaunchTiles {
+  bool small_tiles = false;
+  QueryTiling tiling;
+};
 
 /// The parts that a launch splits the keys into.
 struct PartitionChoice {

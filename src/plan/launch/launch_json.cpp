@@ -14,7 +14,7 @@
 #include <span>
 
 #include "base/dtype_names.h"
-#include "plan/kernel/json_fields.h"
+#include "plan/kernel/fields.h"
 #include "spec/json_problems.h"
 #include "spec/json_value.h"
 #include "spec/text.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/kernel/signature.h"
 #include "spec/text.h"
 
 namespace attnjit {
@@ -51,6 +52,19 @@ void row_map(const TensorView& tensor, int packed_heads, TensorMapDescription& d
   description.box[1] = static_cast<std::uint32_t>(box_heads);
 }
 
+void describe_rows(const KernelPlan& plan, const LaunchTensors& tensors, TensorMapId map,
+                   const RowBoxes& boxes, TensorMapDescription& description) {
+  const TensorMapId viewed = viewed_by(tensors, map);
+  const TensorView& tensor = tensor_of(tensors, viewed);
+  if (map == TensorMapId::kK || map == TensorMapId::kV) {
+    key_map(tensor, boxes.box_keys, boxes.row_bytes, description);
+    description.l2_bytes = boxes.l2_bytes;
+  } else {
+    row_map(tensor, boxes.packed_heads, description);
+  }
+  description.id = buffer_of(plan, viewed);
+}
+
 std::int64_t count_query_tiles(const SpecFacts& spec, const LaunchShapes& shapes, int tile_rows,
                                int packed_heads) {
   const std::int64_t longest =
@@ -76,6 +90,18 @@ Status check_query_tiles(const SpecFacts& spec, const LaunchRequest& request, in
   if (tiles * heads <= kMaxTiles / shapes.batch / request.parts.partitions) return {};
   return spec::invalid("batch", "batch {} x {} heads x {} query tiles x {} partitions exceed {}",
                        shapes.batch, heads, tiles, request.parts.partitions, kMaxTiles);
+}
+
+TileShares deal_out(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles, int ctas) {
+  // Whole rounds of pairs that are left to the tail, beside the last that is none: as few as even
+  // out the rest to 2 %, because the tail's tiles are of many heads, whose K and V share L2.
+  constexpr std::int32_t kTailRounds = 1;
+  TileShares shares;
+  shares.ctas = std::min(total_tiles, std::max(ctas, 1));
+  if (!pair_tiles) return shares;
+  const std::int32_t pairs = total_tiles / m_tiles * (m_tiles - m_tiles / 2);
+  shares.paired_units = std::max(pairs / shares.ctas - kTailRounds, 0) * shares.ctas;
+  return shares;
 }
 
 void add_work_numbers(const SpecFacts& spec, bool split, bool kv_lens,

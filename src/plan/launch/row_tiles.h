@@ -30,6 +30,17 @@ std::int64_t packed_positions(std::int64_t rows, int packed_heads);
 /// A map of Q or O: depth, head, position, batch; a box is the packed heads' rows of 64.
 void row_map(const TensorView& tensor, int packed_heads, TensorMapDescription& description);
 
+/// How a launch loads rows of a tensor.
+struct RowBoxes {
+  int box_keys = 0;  ///< as key_map()
+  int row_bytes = kBoxRowBytes;
+  int l2_bytes = 0;      ///< that L2 fetches for a copy of K or V, at least
+  int packed_heads = 1;  ///< as row_map()
+};
+/// A map of an attention kernel: K's and V's are key_map(), Q's and O's row_map().
+void describe_rows(const KernelPlan& plan, const LaunchTensors& tensors, TensorMapId map,
+                   const RowBoxes& boxes, TensorMapDescription& description);
+
 /// The query tiles of `tile_rows` rows of a head (or of packed heads), all sequences together: no
 /// fewer than there can be.
 std::int64_t count_query_tiles(const SpecFacts& spec, const LaunchShapes& shapes, int tile_rows,
@@ -39,6 +50,16 @@ std::int64_t count_query_tiles(const SpecFacts& spec, const LaunchShapes& shapes
 /// their parts can be counted.
 Status check_query_tiles(const SpecFacts& spec, const LaunchRequest& request, int tile_rows,
                          int packed_heads, std::int64_t heads);
+
+/// How a launch deals its query tiles out to CTAs.
+struct TileShares {
+  std::int32_t ctas = 0;
+  std::int32_t paired_units = 0;  ///< pairs of tiles before the tail: whole rounds of the CTAs
+};
+
+/// The shares of `total_tiles` tiles, `m_tiles` per head, for `ctas` CTAs that run at once, which
+/// load ahead over tile borders. pair_tiles: later tiles are longer.
+TileShares deal_out(bool pair_tiles, std::int32_t m_tiles, std::int32_t total_tiles, int ctas);
 
 /// Adds the numbers by which a kernel finds its work: of sequences that differ in length those that
 /// bound them, otherwise those of the tiles. `split`: launches may split the keys;

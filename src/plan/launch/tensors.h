@@ -48,6 +48,12 @@ struct LaunchTensors {
 /// The tensor that a map of an attention kernel views.
 const TensorView& tensor_of(const LaunchTensors& tensors, TensorMapId map);
 
+/// The tensor that a launch's map views. NOTE: a tensor map cannot be empty. Where there are no
+/// keys nothing is loaded through K's and V's; they view Q, which is there.
+inline TensorMapId viewed_by(const LaunchTensors& tensors, TensorMapId map) {
+  return tensor_of(tensors, map).empty() ? TensorMapId::kQ : map;
+}
+
 /// Adds a problem, at `name`, for a number of sequences, rows or keys that no launch has.
 void check_length(const char* name, std::int32_t value, Problems& problems);
 

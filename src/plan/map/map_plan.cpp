@@ -102,11 +102,10 @@ bool has_trusted_code(const MaskSpec& mask) {
 
 /// Whether a mask may tell apart what a coordinate counts: a trusted body may name any.
 bool may_name(const ResolvedSpec& spec, spec::Coord coord) {
-  if (has_trusted_code(spec->mask)) return true;
-  const spec::Snippets& snippets = spec.state().snippets;
-  return std::any_of(snippets.begin(), snippets.end(), [&](const auto& snippet) {
-    return snippet && snippet->kind == spec::SnippetKind::kMask && spec::names(*snippet, coord);
-  });
+  return has_trusted_code(spec->mask) ||
+         spec::any_of_mask(spec.state().snippets, [&](const spec::Expression& expression) {
+           return spec::names(expression, coord);
+         });
 }
 
 /// Whether a kernel would ask a mask about scores one by one: not where rows see intervals of keys,
@@ -209,13 +208,8 @@ void place_map(const KernelPlan& plan, const MaskMapShape& map, LaunchRecipe& re
 bool walks_map(const ResolvedSpec& spec) {
   if (!why_none_walked(spec).empty()) return false;
   // What a launch brings to be interpreted may be anything.
-  if (spec::materialized(spec->mask) != nullptr || spec::interprets_mask(spec) || wants_map(spec)) {
-    return true;
-  }
-  const spec::Snippets& snippets = spec.state().snippets;
-  return std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
-    return snippet && snippet->kind == spec::SnippetKind::kMask && spec::reads_arrays(*snippet);
-  });
+  return spec::materialized(spec->mask) != nullptr || spec::interprets_mask(spec) ||
+         wants_map(spec) || spec::any_of_mask(spec.state().snippets, spec::reads_arrays);
 }
 
 std::string why_no_map(const ResolvedSpec& spec) {

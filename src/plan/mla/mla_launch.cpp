@@ -10,7 +10,6 @@
 #include "plan/kernel/signature.h"
 #include "plan/launch/arguments.h"
 #include "plan/launch/partitions.h"
-#include "plan/launch/query_tiling.h"
 #include "plan/launch/row_tiles.h"
 #include "spec/text.h"
 
@@ -23,47 +22,27 @@ int workers_of(const MlaTiles& tiles, const DeviceShape& device) {
 }
 
 /// Query tiles of a sequence, where all have q_len rows whose heads share tiles.
-std::int64_t m_tiles_of(const MlaTiles& tiles, const SpecFacts& spec, const LaunchShapes& shapes) {
-  const std::int64_t rows = std::int64_t{shapes.q_len} << mla_head_shift(spec);
+std::int64_t m_tiles_of(const MlaTiles& tiles, const LaunchShapes& shapes) {
+  const std::int64_t rows = std::int64_t{shapes.q_len} << mla_head_shift(*tiles.spec);
   return (rows + tiles.rows() - 1) / tiles.rows();
 }
 
 /// Heads, or groups of heads that share tiles.
 std::int64_t packs_of(const SpecFacts& spec) { return spec.num_q_heads / mla_packed_heads(spec); }
 
-void describe(const KernelPlan& plan, const MlaTiles& tiles, const LaunchTensors& tensors,
-              TensorMapId map, TensorMapDescription& description) {
-  const int head_shift = mla_head_shift(plan.spec);
-  const bool keys = map != TensorMapId::kQ;
-  // NOTE: a tensor map cannot be empty. Where there are no keys nothing is loaded through K's and
-  // V's; they view Q, which is there.
-  const TensorMapId viewed = tensor_of(tensors, map).empty() ? TensorMapId::kQ : map;
-  const TensorView& tensor = tensor_of(tensors, viewed);
-  // NOTE: its map needs no dimension of groups: behind a group's heads are zeros or the next
-  // group's, of rows that are nobody's.
-  if (keys) {
-    key_map(tensor, tiles.box_keys, kBoxRowBytes, description);
-    description.l2_bytes = tiles.l2_bytes;
-  } else {
-    row_map(tensor, 1 << head_shift, description);
-  }
-  description.id = buffer_of(plan, viewed);
-}
-
 /// How long a launch takes whose keys are split, in microseconds, to compare numbers of parts with.
 /// Estimates, not fitted to measurements: docs/mla.md.
 class SplitTimes {
  public:
-  SplitTimes(const SpecFacts& spec, const MlaTiles& tiles, const MlaRates& rates,
-             const DeviceShape& device)
+  SplitTimes(const MlaTiles& tiles, const MlaRates& rates, const DeviceShape& device)
       : rates_(rates),
         workers_(workers_of(tiles, device)),
         memory_(rates.shared_bytes * std::max(device.sm_count, 1)),
-        partial_row_bytes_(4.0 * spec.ov_depth),
-        tile_bytes_(static_cast<double>(mla_loaded_bytes(spec))),
-        tile_time_(std::max(
-            2.0 * MlaTiles::kRows * MlaTiles::kKeys * (spec.qk_depth + spec.ov_depth) / rates.flop,
-            tile_bytes_ / rates.alone_bytes)) {}
+        partial_row_bytes_(4.0 * tiles.spec->ov_depth),
+        tile_bytes_(static_cast<double>(mla_loaded_bytes(*tiles.spec))),
+        tile_time_(std::max(2.0 * MlaTiles::kRows * MlaTiles::kKeys *
+                                (tiles.spec->qk_depth + tiles.spec->ov_depth) / rates.flop,
+                            tile_bytes_ / rates.alone_bytes)) {}
 
   /// `tiles` query tiles of `kv_tiles` KV tiles each, of `sequences` sequences; `rows` rows of O.
   double of(std::int64_t parts, std::int64_t tiles, std::int64_t sequences, std::int64_t kv_tiles,
@@ -127,7 +106,8 @@ std::int32_t even_partitions(const SplitTimes& times, const SplitWork& work,
   return static_cast<std::int32_t>(best);
 }
 
-SplitWork work_of(const SpecFacts& spec, const MlaTiles& tiles, const LaunchShapes& shapes) {
+SplitWork work_of(const MlaTiles& tiles, const LaunchShapes& shapes) {
+  const SpecFacts& spec = *tiles.spec;
   return split_work(spec, shapes,
                     count_query_tiles(spec, shapes, tiles.rows(), 1 << mla_head_shift(spec)),
                     packs_of(spec), MlaTiles::kKeys);
@@ -135,15 +115,16 @@ SplitWork work_of(const SpecFacts& spec, const MlaTiles& tiles, const LaunchShap
 
 }  // namespace
 
-PartitionChoice mla_partitions(const SpecFacts& spec, const MlaTiles& tiles, const MlaRates& rates,
+PartitionChoice mla_partitions(const MlaTiles& tiles, const MlaRates& rates,
                                const LaunchShapes& shapes, const DeviceShape& device) {
+  const SpecFacts& spec = *tiles.spec;
   if (const auto fixed = fixed_partitions(spec, shapes)) return {*fixed, *fixed};
-  const SplitWork work = work_of(spec, tiles, shapes);
-  const SplitTimes times(spec, tiles, rates, device);
+  const SplitWork work = work_of(tiles, shapes);
+  const SplitTimes times(tiles, rates, device);
   const std::int64_t sequences = sequences_of(spec, shapes);
   const std::int32_t even = even_partitions(times, work, sequences);
   if (!tiles.stream_k) return {even, even};
-  const auto team = static_cast<std::int32_t>(m_tiles_of(tiles, spec, shapes) * packs_of(spec));
+  const auto team = static_cast<std::int32_t>(m_tiles_of(tiles, shapes) * packs_of(spec));
   const std::int32_t workers = workers_of(tiles, device);
   PartitionChoice best{even, even};
   double least = times.of(even, work.tiles, sequences, work.kv_tiles, work.rows);
@@ -170,7 +151,7 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
       !checked) {
     return checked;
   }
-  const std::int64_t m_tiles = m_tiles_of(tiles, spec, shapes);
+  const std::int64_t m_tiles = m_tiles_of(tiles, shapes);
   const auto total_tiles =
       static_cast<std::int32_t>(count_query_tiles(spec, shapes, tiles.rows(), 1 << head_shift) *
                                 packs * request.parts.partitions);
@@ -178,7 +159,10 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
       deal_out(tiles.pair_tiles && request.parts.partitions == 1,
                static_cast<std::int32_t>(m_tiles), total_tiles, workers_of(tiles, request.device));
   const auto describe_map = [&](TensorMapId map, TensorMapDescription& description) {
-    describe(plan, tiles, request.tensors, map, description);
+    // NOTE: Q's map needs no dimension of groups: behind a group's heads are zeros or the next
+    // group's, of rows that are nobody's.
+    describe_rows(plan, request.tensors, map,
+                  {tiles.box_keys, kBoxRowBytes, tiles.l2_bytes, 1 << head_shift}, description);
   };
   ArgumentValues values{plan, request.scalars.values, request.params,
                         LaunchNumbers(spec, shapes, request.scale), std::cref(describe_map)};

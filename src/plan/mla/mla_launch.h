@@ -26,7 +26,7 @@ struct MlaRates {
 
 /// The parts that a launch splits the keys into: those that take the least time, where the spec
 /// leaves it to the launch.
-PartitionChoice mla_partitions(const SpecFacts& spec, const MlaTiles& tiles, const MlaRates& rates,
+PartitionChoice mla_partitions(const MlaTiles& tiles, const MlaRates& rates,
                                const LaunchShapes& shapes, const DeviceShape& device);
 
 /// Plans a launch of the main kernel.

@@ -37,8 +37,9 @@ constexpr RegionRow kRegions[] = {{Region::kQ, "kQOffset"},
 
 }  // namespace
 
-void add_mla_barriers(const SpecFacts& spec, const MlaReaders& readers, MlaPlan& plan) {
+void add_mla_barriers(const MlaReaders& readers, MlaPlan& plan) {
   const MlaTiles& tiles = plan.tiles;
+  const SpecFacts& spec = *tiles.spec;
   BarrierList& barriers = plan.barriers;
   // One thread publishes what TMA will bring, where threads copy each does.
   constexpr int kProducer = 1;
@@ -48,7 +49,7 @@ void add_mla_barriers(const SpecFacts& spec, const MlaReaders& readers, MlaPlan&
   // Which keys of a tile are listed is said with the block that comes first, by a lane of each warp
   // that copies.
   const int first = latent < blocks ? latent : 0;
-  const int first_of_v = tiles.own_v ? blocks : 0;
+  const int first_of_v = tiles.own_v() ? blocks : 0;
   barriers.add_group("kBarWorkFull", "work full", kProducer);
   barriers.add_group("kBarWorkEmpty", "work empty", readers.work);
   barriers.add_group("kBarQFull", "Q block {} full", kProducer, blocks);
@@ -56,9 +57,9 @@ void add_mla_barriers(const SpecFacts& spec, const MlaReaders& readers, MlaPlan&
   const auto add_tiles = [&](const char* constant, const char* state, const auto& arrivals) {
     barriers.start(constant);
     for (int stage = 0; stage < tiles.barrier_stages(); ++stage) {
-      for (int block = 0; block < (tiles.own_v ? blocks + latent : blocks); ++block) {
+      for (int block = 0; block < (tiles.own_v() ? blocks + latent : blocks); ++block) {
         const int of_v = block - first_of_v;
-        const bool own_v = tiles.own_v && of_v >= 0;
+        const bool own_v = tiles.own_v() && of_v >= 0;
         barriers.add(
             fmt::format("{} {} block {} {}", own_v ? "V" : "K", stage, own_v ? of_v : block, state),
             arrivals(block, spec.topk > 0 && block == first));
@@ -79,21 +80,22 @@ void add_mla_barriers(const SpecFacts& spec, const MlaReaders& readers, MlaPlan&
     const int of_block = !is_v ? readers.rope : middle ? readers.middle_block : readers.latent;
     return listed ? of_block + readers.listed : of_block;
   });
-  if (tiles.kv_lens && !tiles.row_copies) {
-    const std::string tail = tiles.own_v ? "V" : "K";
+  if (tiles.spec->lengths_differ && !tiles.row_copies) {
+    const std::string tail = tiles.own_v() ? "V" : "K";
     barriers.add_group("kBarTail",
                        tail + (tiles.stage_loaders > 1 ? " {} tail full" : " tail full"), kProducer,
                        tiles.stage_loaders);
   }
 }
 
-void lay_out_mla_smem(const SpecFacts& spec, const MlaOwnMemory& own, MlaPlan& plan) {
+void lay_out_mla_smem(const MlaOwnMemory& own, MlaPlan& plan) {
   using enum Region;
   const MlaTiles& tiles = plan.tiles;
+  const SpecFacts& spec = *tiles.spec;
   MemoryLayout& smem = plan.smem;
   smem.add(kQ, own.q_name, mla_tile_bytes(spec));
   for (int i = 0; i < tiles.num_stages; ++i) {
-    smem.add(kK, fmt::format("{} {}", tiles.own_v ? "K" : "K and V", i), mla_tile_bytes(spec), 1,
+    smem.add(kK, fmt::format("{} {}", tiles.own_v() ? "K" : "K and V", i), mla_tile_bytes(spec), 1,
              i);
     smem.add(kV, fmt::format("V {}", i), mla_own_v_bytes(spec), 1, i);
   }
@@ -110,7 +112,7 @@ void lay_out_mla_smem(const SpecFacts& spec, const MlaOwnMemory& own, MlaPlan& p
 Constants mla_constants(const ResolvedSpec& resolved, const MlaTiles& tiles, int threads) {
   Constants constants;
   constants.add_spec(resolved);
-  add_mla_constants(resolved, tiles, constants);
+  add_mla_constants(tiles, constants);
   constants.add("kThreads", threads);
   constants.add("kRescaleThreshold", MlaPlan::kRescaleThreshold);
   return constants;
@@ -134,7 +136,7 @@ Status fill_mla_kernel(const MlaPlan& mla, const char* header, int threads, Cons
     return spec::invalid("num_stages", "{} stages need {} bytes of shared memory; a CTA has {}",
                          tiles.num_stages, kernel.smem_bytes, most);
   }
-  kernel.entry = tiles.own_v ? "attnjit_deep_forward" : "attnjit_mla_decode";
+  kernel.entry = tiles.own_v() ? "attnjit_deep_forward" : "attnjit_mla_decode";
   kernel.kernel_header = header;
   kernel.threads = threads;
   kernel.cluster = tiles.cluster;

@@ -36,7 +36,7 @@ struct MlaReaders {
   int listed = 0;        ///< of which keys are listed, beside those of a tile's first block
 };
 /// Adds the barriers of work, Q and K.
-void add_mla_barriers(const SpecFacts& spec, const MlaReaders& readers, MlaPlan& plan);
+void add_mla_barriers(const MlaReaders& readers, MlaPlan& plan);
 
 /// What shared memory holds in one generation beside what it has in all, and how maps name ranges.
 struct MlaOwnMemory {
@@ -47,14 +47,14 @@ struct MlaOwnMemory {
   const char* work_name = "work";
 };
 /// Shared memory, in its order. @pre the barriers are all there.
-void lay_out_mla_smem(const SpecFacts& spec, const MlaOwnMemory& own, MlaPlan& plan);
+void lay_out_mla_smem(const MlaOwnMemory& own, MlaPlan& plan);
 
 /// Chooses the number of stages, of those of the first knob: the most that fit, or else the first;
 /// then what a tuning row says. `lay_out` fills the memory of a plan; `generation`: "sm_90a".
 /// Errors: kInvalid for a tuned name or value that this plan cannot take.
-template <class Plan, class LayOut>
+template <class Plan>
 Status choose_mla_tiles(const std::vector<Knob<MlaTiles>>& knobs, const char* generation,
-                        const TuningValues* tuned, const LayOut& lay_out, Plan& plan) {
+                        const TuningValues* tuned, void (*lay_out)(Plan& plan), Plan& plan) {
   for (const std::int64_t stages : knobs.front().values) {
     Plan more = plan;
     more.tiles.num_stages = static_cast<int>(stages);
@@ -63,10 +63,10 @@ Status choose_mla_tiles(const std::vector<Knob<MlaTiles>>& knobs, const char* ge
     if (plan.tiles.num_stages == 0 || fits) plan.tiles.num_stages = more.tiles.num_stages;
   }
   if (tuned == nullptr) return {};
-  return apply_knobs(
-      knobs,
-      fmt::format("an {} plan of {}", generation, plan.tiles.own_v ? "deep heads" : "absorbed MLA"),
-      *tuned, plan.tiles);
+  return apply_knobs(knobs,
+                     fmt::format("an {} plan of {}", generation,
+                                 plan.tiles.own_v() ? "deep heads" : "absorbed MLA"),
+                     *tuned, plan.tiles);
 }
 
 /// What every generation's Config has, but for registers, offsets and barriers.

@@ -20,7 +20,8 @@ namespace {
 constexpr int kMaxLatent = 512;  // O of 64 x 512 floats is half of a register file, or of tmem
 constexpr int kMaxHeads = 128;
 
-std::vector<LaunchNumber> numbers_of(const SpecFacts& spec, const MlaTiles& tiles) {
+std::vector<LaunchNumber> numbers_of(const MlaTiles& tiles) {
+  const SpecFacts& spec = *tiles.spec;
   using enum LaunchNumber;
   std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen, kOBatchBytes};
   // A ragged O comes with these.
@@ -28,11 +29,11 @@ std::vector<LaunchNumber> numbers_of(const SpecFacts& spec, const MlaTiles& tile
     numbers.push_back(kORowBytes);
     numbers.push_back(kOHeadBytes);
   }
-  add_work_numbers(spec, tiles.split, tiles.kv_lens, numbers);
+  add_work_numbers(spec, splits(spec), spec.lengths_differ, numbers);
   if (tiles.stream_k) numbers.push_back(kEvenParts);
   if (tiles.joins) numbers.push_back(kJoined);
   if (tiles.row_copies) numbers.insert(numbers.end(), {kNumPages, kKPageBytes, kKRowBytes});
-  if (tiles.row_copies && tiles.own_v) {
+  if (tiles.row_copies && tiles.own_v()) {
     numbers.insert(numbers.end(), {kKHeadBytes, kVPageBytes, kVRowBytes, kVHeadBytes});
   }
   return numbers;
@@ -112,25 +113,22 @@ std::string why_no_deep_shape(const SpecFacts& spec) {
 MlaTiles mla_tiles(const ResolvedSpec& resolved) {
   const SpecFacts& spec = resolved;
   MlaTiles tiles;
-  tiles.kv_lens = spec.lengths_differ;
-  tiles.split = splits(spec);
-  tiles.own_v = spec.deep_heads;
+  tiles.spec = &spec;
   // NOTE: of a ragged batch a sequence may have more query tiles than another, and of topk each
   // position has keys of its own.
-  tiles.stream_k = tiles.split && tiles.kv_lens && !tiles.own_v && !spec.ragged && spec.topk == 0 &&
-                   spec.num_partitions == 0 && spec.partition_keys == 0;
+  tiles.stream_k = splits(spec) && spec.lengths_differ && !spec.deep_heads && !spec.ragged &&
+                   spec.topk == 0 && spec.num_partitions == 0 && spec.partition_keys == 0;
   tiles.upcast_blocks = upcast_blocks(spec);
   tiles.row_copies = spec.topk > 0 || tiles.upcast_blocks > 0 || spec.copies_rows;
   if (!tiles.row_copies) {
     tiles.box_keys =
         spec.page_size > 0 ? std::gcd(spec.page_size, MlaTiles::kKeys) : MlaTiles::kKeys;
   }
-  tiles.pair_tiles = tiles.own_v && !tiles.kv_lens && !spec.decodes(MlaTiles::kRows) && spec.rising;
-  tiles.skips_tiles = spec.lists_tiles;
-  tiles.partition_tiles = spec.partition_keys / MlaTiles::kKeys;
+  tiles.pair_tiles =
+      spec.deep_heads && !spec.lengths_differ && !spec.decodes(MlaTiles::kRows) && spec.rising;
   // As of sm_90a's decodes: nobody comes back for what was not asked for. But where a sequence has
   // several query tiles, the next block of each row is wanted soon, by all of them.
-  tiles.l2_bytes = !tiles.own_v && (1 << mla_head_shift(spec)) > MlaTiles::kRows ? 256 : 128;
+  tiles.l2_bytes = !tiles.own_v() && (1 << mla_head_shift(spec)) > MlaTiles::kRows ? 256 : 128;
   return tiles;
 }
 
@@ -196,8 +194,9 @@ std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
   return why_no_parameters(spec);
 }
 
-void add_mla_constants(const SpecFacts& spec, const MlaTiles& tiles, Constants& constants) {
-  constants.add("kOwnV", tiles.own_v);
+void add_mla_constants(const MlaTiles& tiles, Constants& constants) {
+  const SpecFacts& spec = *tiles.spec;
+  constants.add("kOwnV", tiles.own_v());
   constants.add("kLoadsApart", tiles.loads_apart);
   constants.add("kTwoReaders", tiles.two_readers);
   constants.add("kStageLoaders", tiles.stage_loaders);
@@ -217,15 +216,15 @@ void add_mla_constants(const SpecFacts& spec, const MlaTiles& tiles, Constants& 
   }
   constants.add("kPairTiles", tiles.pair_tiles);
   constants.add("kMapped", false);
-  constants.add("kSplit", tiles.split);
+  constants.add("kSplit", splits(spec));
   constants.add("kRuns", tiles.stream_k);
   // What kernels with heads of their own may do.
   constants.add("kHeadRuns", false);
   constants.add("kCuts", false);
   constants.add("kUnitPositions", 0);
   constants.add("kJoins", tiles.joins);
-  constants.add("kTrimsTiles", tiles.skips_tiles);
-  constants.add("kPartitionTiles", tiles.partition_tiles);
+  constants.add("kTrimsTiles", spec.lists_tiles);
+  constants.add("kPartitionTiles", tiles.partition_tiles());
   constants.add("kStages", tiles.barrier_stages());
   constants.add("kSlots", tiles.num_stages);
   constants.add("kWorkBytes", MlaTiles::kWorkBytes);
@@ -235,15 +234,14 @@ std::vector<KernelParameter> mla_parameters(const KernelPlan& plan, const MlaTil
   const SpecFacts& spec = plan.spec;
   std::vector<TensorMapId> maps{TensorMapId::kQ};
   if (!tiles.row_copies) maps.push_back(TensorMapId::kK);
-  if (!tiles.row_copies && tiles.own_v) maps.push_back(TensorMapId::kV);
-  std::vector<KernelParameter> parameters = forward_parameters(plan, maps, numbers_of(spec, tiles));
-  const auto add_array = [&](BufferId::Kind tensor, const char* cuda_type) {
-    parameters.push_back(
-        parameter(std::string(name_of(tensor)), forward_buffer(plan, tensor), cuda_type));
-  };
-  if (!spec.ragged) add_array(BufferId::Kind::kO, "unsigned char");
-  if (tiles.row_copies) add_array(BufferId::Kind::kK, "const unsigned char");
-  if (tiles.row_copies && tiles.own_v) add_array(BufferId::Kind::kV, "const unsigned char");
+  if (!tiles.row_copies && tiles.own_v()) maps.push_back(TensorMapId::kV);
+  std::vector<KernelParameter> parameters = forward_parameters(plan, maps, numbers_of(tiles));
+  using enum BufferId::Kind;
+  if (!spec.ragged) parameters.push_back(forward_array(plan, kO, "unsigned char"));
+  if (tiles.row_copies) parameters.push_back(forward_array(plan, kK, "const unsigned char"));
+  if (tiles.row_copies && tiles.own_v()) {
+    parameters.push_back(forward_array(plan, kV, "const unsigned char"));
+  }
   add_partial_parameters(plan, parameters);
   return parameters;
 }

@@ -24,29 +24,31 @@ struct MlaTiles {
   static constexpr int kListsBytes = 4 * kListBytes;  ///< those of four
   static constexpr int kStashBytes = 8 * kWorkBytes;  ///< what eight keep while they multiply
 
-  int cluster = 1;           ///< CTAs that share a work tile, and load K for each other
-  bool own_v = false;        ///< V is a tensor of its own, as of deep heads
-  bool loads_apart = false;  ///< then K and V are loaded by warps of their own
-  int stage_loaders = 1;     ///< warps that load; of two each has every second stage
+  const SpecFacts* spec = nullptr;  ///< that they are of: the KernelPlan's
+  int cluster = 1;                  ///< CTAs that share a work tile, and load K for each other
+  bool loads_apart = false;         ///< then K and V are loaded by warps of their own
+  int stage_loaders = 1;            ///< warps that load; of two each has every second stage
   bool two_readers = false;  ///< two warpgroups make S by turns, each of every second tile of K
   int box_keys = 0;          ///< keys per TMA box of K: all of one page; 0 with row_copies
   bool row_copies = false;   ///< K is copied row by row: pages hold no whole TMA boxes, or topk
   int upcast_blocks = 0;     ///< of a row of K, from its first on: e4m3 that become 16-bit
-  bool kv_lens = false;      ///< sequences differ in length: a warp finds its work on the device
-  bool split = false;        ///< launches may split the keys into partitions
   bool stream_k =
       false;  ///< those that choose how deal out stream-K ranges of KV tiles to teams of CTAs
   bool joins = false;       ///< launches may give two CTAs half of each part, which they join
   bool couples = false;     ///< CTAs of the same keys form clusters of two, for L2's sake alone
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
-  bool skips_tiles = false;  ///< an expression is asked which KV tiles at a walk's ends it hides
-  int partition_tiles = 0;   ///< KV tiles of each partition; 0: the launch says how many there are
-  int l2_bytes = 256;        ///< that L2 fetches for a copy of K, at least
-  int num_stages = 0;        ///< K tiles in shared memory, and as many V tiles of their own
+  int l2_bytes = 256;       ///< that L2 fetches for a copy of K, at least
+  int num_stages = 0;       ///< K tiles in shared memory, and as many V tiles of their own
 
   int rows() const { return kRows * cluster; }
+  /// V is a tensor of its own.
+  bool own_v() const { return spec->deep_heads; }
+  /// KV tiles of each partition; 0: the launch says how many there are.
+  int partition_tiles() const { return spec->partition_keys / kKeys; }
   /// Warps that load keep in shared memory where their lists of work stand.
-  bool stashes_lists() const { return stream_k || (two_readers && upcast_blocks > 0 && kv_lens); }
+  bool stashes_lists() const {
+    return stream_k || (two_readers && upcast_blocks > 0 && spec->lengths_differ);
+  }
   /// Stages that have barriers: where there is memory for one, those of two readers take turns with
   /// it.
   int barrier_stages() const { return two_readers && num_stages == 1 ? 2 : num_stages; }
@@ -77,7 +79,7 @@ int mla_latent_blocks(const SpecFacts& spec);
 std::string mla_unsupported_reason(const ResolvedSpec& spec);
 
 /// Adds what templates/mla and the work lists need of Config, offsets apart.
-void add_mla_constants(const SpecFacts& spec, const MlaTiles& tiles, Constants& constants);
+void add_mla_constants(const MlaTiles& tiles, Constants& constants);
 
 /// The kernel's parameters. @pre plan.workspaces is filled.
 std::vector<KernelParameter> mla_parameters(const KernelPlan& plan, const MlaTiles& tiles);

@@ -10,7 +10,7 @@
 
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
-#include "plan/reference/config_kind.h"
+#include "plan/reference/reference_json.h"
 
 namespace attnjit {
 

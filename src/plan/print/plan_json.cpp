@@ -12,7 +12,7 @@
 #include "attnjit/tuning.h"
 #include "base/architectures.h"
 #include "plan/family.h"
-#include "plan/kernel/json_fields.h"
+#include "plan/kernel/fields.h"
 #include "plan/kernel/sequence.h"
 #include "plan/kernel/signature.h"
 #include "plan/reference/reference_json.h"
@@ -52,14 +52,6 @@ void add_parameters(const PlannedKernel& kernel, Json& json) {
     parameters.push_back(std::move(entry));
   }
   json["parameters"] = std::move(parameters);
-}
-
-Json ranges_json(const std::vector<MemoryRange>& ranges) {
-  Json json = Json::array();
-  for (const MemoryRange& range : ranges) {
-    json.push_back(range_json(range.name, range.begin, range.size));
-  }
-  return json;
 }
 
 // What a tuning row may choose, and what one chose.

@@ -243,11 +243,6 @@ std::string region_table(const Json& regions) {
   return text;
 }
 
-std::string smem_scale(std::int64_t total) {
-  return fmt::format("one character is {:.1f} KiB",
-                     static_cast<double>(total) / (kBarWidth - 1) / 1024);
-}
-
 // Barriers by name without their index, with how many there are.
 std::string barrier_table(const Json& barriers) {
   std::vector<std::pair<std::string, int>> groups;
@@ -270,41 +265,28 @@ std::string barrier_table(const Json& barriers) {
       kIndent, "      ");
 }
 
-std::string tmem_heading(std::int64_t used) {
-  return fmt::format("{}Tensor memory: {} of {} columns, one character is {} columns\n", kIndent,
-                     used, kTmem, kTmem / (kTmemWidth - 1));
-}
-
-std::string variant_maps(const Sm100Variant& body, const Json& variant) {
-  const std::int64_t queries = variant["num_qo"];
-  std::string text = heading(
-      fmt::format("Memory of the body with {} query tile{}", queries, queries > 1 ? "s" : ""));
-  text += tmem_heading(variant["tmem_used"]);
-  text += draw_memory_map(cells_of(variant["tmem_map"]), cells_of(variant["tmem_overlays"]), kTmem,
-                          kTmemWidth, kIndent);
-  text += fmt::format("\n{}Shared memory: {} of {} bytes, {}\n", kIndent,
-                      variant["smem_bytes"].get<std::int64_t>(), kSmem, smem_scale(kSmem));
-  text += draw_memory_map(smem_cells(body), cells_of(variant["smem_overlays"]), kSmem, kBarWidth,
-                          kIndent);
-  for (const Json& overlay : variant["smem_overlays"]) {
+/// The maps of a body, or of a kernel that has one, whose ranges of shared memory are `smem`.
+std::string memory_maps(const std::string& title, const Json& of,
+                        const std::vector<MapCell>& smem) {
+  const auto overlays = [&](const char* name) { return of.value(name, Json::array()); };
+  std::string text = heading(title);
+  if (!of["tmem_map"].empty()) {
+    text += fmt::format("{}Tensor memory: {} of {} columns, one character is {} columns\n", kIndent,
+                        of["tmem_used"].get<std::int64_t>(), kTmem, kTmem / (kTmemWidth - 1));
+    text += draw_memory_map(cells_of(of["tmem_map"]), cells_of(overlays("tmem_overlays")), kTmem,
+                            kTmemWidth, kIndent) +
+            "\n";
+  }
+  text += fmt::format("{}Shared memory: {} of {} bytes, one character is {:.1f} KiB\n", kIndent,
+                      of["smem_bytes"].get<std::int64_t>(), kSmem,
+                      static_cast<double>(kSmem) / (kBarWidth - 1) / 1024);
+  text += draw_memory_map(smem, cells_of(overlays("smem_overlays")), kSmem, kBarWidth, kIndent);
+  for (const Json& overlay : overlays("smem_overlays")) {
     text += wrapped(fmt::format("{} ({} bytes): once {}", shown(overlay["name"]),
                                 shown(overlay["size"]), shown(overlay["when"])),
                     kIndent, "      ");
   }
-  return text + region_table(variant["smem_map"]) + barrier_table(variant["barriers"]);
-}
-
-std::string plain_maps(const Json& kernel) {
-  if (kernel["smem_map"].empty()) return {};
-  std::string text = heading("Memory");
-  if (!kernel["tmem_map"].empty()) {
-    text += tmem_heading(kernel["tmem_used"]);
-    text += draw_memory_map(cells_of(kernel["tmem_map"]), {}, kTmem, kTmemWidth, kIndent) + "\n";
-  }
-  text += fmt::format("{}Shared memory: {} of {} bytes, {}\n", kIndent,
-                      kernel["smem_bytes"].get<std::int64_t>(), kSmem, smem_scale(kSmem));
-  text += draw_memory_map(cells_of(kernel["smem_map"]), {}, kSmem, kBarWidth, kIndent);
-  return text + region_table(kernel["smem_map"]) + barrier_table(kernel["barriers"]);
+  return text + region_table(of["smem_map"]) + barrier_table(of["barriers"]);
 }
 
 std::string roles(const Json& kernel) {
@@ -359,10 +341,13 @@ std::string plan_to_text(const PlanDocument& document) {
   if (document.plan.sm100 != nullptr) {
     const std::vector<Sm100Variant>& bodies = document.plan.sm100->variants;
     for (std::size_t i = 0; i < bodies.size(); ++i) {
-      text += variant_maps(bodies[i], kernel["variants"][i]);
+      const std::int64_t queries = bodies[i].num_qo;
+      text += memory_maps(
+          fmt::format("Memory of the body with {} query tile{}", queries, queries > 1 ? "s" : ""),
+          kernel["variants"][i], smem_cells(bodies[i]));
     }
-  } else {
-    text += plain_maps(kernel);
+  } else if (!kernel["smem_map"].empty()) {
+    text += memory_maps("Memory", kernel, cells_of(kernel["smem_map"]));
   }
   return text + roles(kernel) + next_kernels(document.plan);
 }

@@ -4,15 +4,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "plan/kernel/json_fields.h"
+#include "plan/kernel/fields.h"
 
 namespace attnjit {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr std::array<std::string_view, 5> kNames{"auto", "fa4", "mla", "depth512", "sm90"};
 
 std::int64_t default_swizzle(Dtype dtype) { return size_of(dtype) == 1 ? 64 : 128; }
 
@@ -217,6 +221,24 @@ void fill_args(const AttentionSpec& spec, const PlanOptions& options, Args& args
 }
 
 }  // namespace
+
+std::string_view to_string(ConfigKind kind) { return kNames.at(static_cast<std::size_t>(kind)); }
+
+std::optional<ConfigKind> config_kind_from_string(std::string_view name) {
+  const auto* const found = std::ranges::find(kNames, name);
+  if (found == kNames.end()) return std::nullopt;
+  return static_cast<ConfigKind>(found - kNames.begin());
+}
+
+ConfigKind resolve_config_kind(ConfigKind kind, const AttentionSpec& spec,
+                               const PlanOptions& options) {
+  if (kind != ConfigKind::kAuto) return kind;
+  if (spec.arch == Arch::kSm90a) return ConfigKind::kSm90;
+  if (options.num_qo) return ConfigKind::kFa4;
+  if (spec.mla != Mla::kNone) return ConfigKind::kMla;
+  if (spec.qk_depth == 256 || spec.qk_depth == 512) return ConfigKind::kDepth512;
+  return ConfigKind::kFa4;
+}
 
 Fa4Config::Args fa4_args(const AttentionSpec& spec, const PlanOptions& options) {
   Fa4Config::Args args;

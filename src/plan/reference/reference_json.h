@@ -4,13 +4,27 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string_view>
 
-#include "plan/reference/config_kind.h"
+#include "attnjit/spec.h"
 #include "plan/reference/depth512_config.h"
 #include "plan/reference/fa4_config.h"
 #include "plan/reference/mla_config.h"
 
 namespace attnjit {
+
+/// Which reference configuration is shown: `attnjit plan --config`.
+enum class ConfigKind : std::uint8_t { kAuto, kFa4, kMla, kDepth512, kSm90 };
+
+/// "auto", "fa4", "mla", "depth512", "sm90".
+std::string_view to_string(ConfigKind kind);
+std::optional<ConfigKind> config_kind_from_string(std::string_view name);
+
+/// The kind that kAuto stands for, any other kind itself. On sm_10x: num_qo given: fa4; mla: mla;
+/// qk_depth 256 or 512: depth512; else fa4. On sm_90a: sm90.
+ConfigKind resolve_config_kind(ConfigKind kind, const AttentionSpec& spec,
+                               const PlanOptions& options);
 
 /// The launch that prefer_1q is asked for, with its defaults filled in.
 struct ResolvedQuery {

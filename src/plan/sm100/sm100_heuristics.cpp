@@ -10,9 +10,7 @@
 #include "plan/kernel/partials.h"
 #include "plan/map/map_plan.h"
 #include "plan/reference/config_math.h"
-#include "plan/reference/deviate.h"
 #include "plan/reference/reference_json.h"
-#include "plan/sm100/sm100_support.h"
 #include "spec/expression_ranges.h"
 #include "spec/resolved_spec.h"
 
@@ -102,23 +100,17 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
                  (plan.can_take_over && plan.takes_over());
   plan.published = plan.published || plan.counted;
   plan.skips_tiles = asks && (plan.published || plan.one_work_tile());
-  const spec::Snippets& snippets = resolved.state().snippets;
   plan.many_gaps =
-      plan.skips_tiles && std::any_of(snippets.begin(), snippets.end(), [](const auto& snippet) {
-        return snippet && snippet->kind == spec::SnippetKind::kMask && spec::hides_again(*snippet);
-      });
+      plan.skips_tiles && spec::any_of_mask(resolved.state().snippets, spec::hides_again);
 }
 
 Result<std::int64_t> sm100_choose_keys(const SpecFacts& spec, const Fa4Config& config,
-                                       const Sm100Tuning& tuned, Sm100Plan& plan) {
-  const auto divides_blocks = [&](std::int64_t tile) {
-    return !plan.mapped || kMapBlock % tile == 0;
-  };
+                                       const Sm100Tuning& tuned, bool mapped, std::string& why) {
+  const auto divides_blocks = [&](std::int64_t tile) { return !mapped || kMapBlock % tile == 0; };
   std::int64_t keys = config.BN;
-  std::string reason;
-  const auto lower = [&](std::int64_t to, const std::string& why) {
+  const auto lower = [&](std::int64_t to, const std::string& reason) {
     if (to == keys) return;
-    reason += (reason.empty() ? "" : "; ") + why;
+    why += (why.empty() ? "" : "; ") + reason;
     keys = to;
   };
   // The most keys that are no more than these, in steps of columns, of which something holds; 64
@@ -151,8 +143,9 @@ Result<std::int64_t> sm100_choose_keys(const SpecFacts& spec, const Fa4Config& c
       most_that([&](std::int64_t tile) { return spec.partition_keys % tile == 0; });
   lower(split, fmt::format("{} keys divide partitions of {}, {} do not", split, spec.partition_keys,
                            keys));
-  const std::int64_t mapped = most_that(divides_blocks);
-  lower(mapped, fmt::format("{} keys divide a block of the mask's map, {} do not", mapped, keys));
+  const std::int64_t dividing = most_that(divides_blocks);
+  lower(dividing,
+        fmt::format("{} keys divide a block of the mask's map, {} do not", dividing, keys));
   const std::optional<std::int64_t> asked = tuned.BN;
   if (asked) {
     const std::int64_t most =
@@ -170,12 +163,11 @@ Result<std::int64_t> sm100_choose_keys(const SpecFacts& spec, const Fa4Config& c
                         kMapBlock);
     }
     keys = *asked;
-    reason = "tuned";
+    why = "tuned";
   }
   if (keys < 64) {
     return sm100_unsupported("{} keys per tile are left; the least is 64", keys);
   }
-  deviate(plan.deviations, "BN", config.BN, keys, reason);
   return keys;
 }
 

@@ -2,18 +2,34 @@
 // The choices of the sm_100 tiles: what registers and memory hold, and what was measured.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "attnjit/plan.h"
 #include "attnjit/result.h"
-#include "plan/reference/config_kind.h"
 #include "plan/reference/fa4_config.h"
+#include "plan/reference/reference_json.h"
 #include "plan/sm100/sm100_knobs.h"
 #include "plan/sm100/sm100_layout.h"
 #include "spec/spec_facts.h"
 
 namespace attnjit {
+
+/// kUnsupported, with the reason.
+template <class... Args>
+Error sm100_unsupported(fmt::format_string<Args...> reason, Args&&... args) {
+  return make_error(ErrorCode::kUnsupported, fmt::format(reason, std::forward<Args>(args)...));
+}
+
+/// Depths that no layout serves.
+std::optional<Error> sm100_check_shape(const SpecFacts& spec);
+
+/// Why the reference has no tiles, of any number of keys; empty: it has.
+std::string sm100_why_no_tiles(const Fa4Config& config);
 
 /// Whether two O take all of tensor memory: depths of V above 192, and those of Depth512Config. And
 /// of K above 192 where two softmax warpgroups leave no registers for the rows that are upcast, or
@@ -37,9 +53,10 @@ Fa4Config sm100_fa4_config(const SpecFacts& spec, PlanOptions options);
 void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tuning& tuned,
                        Sm100Plan& plan);
 
-/// The keys per tile, lowered to what a thread's row fits and to whole batches of columns.
+/// The keys per tile, lowered to what a thread's row fits and to whole batches of columns; `why`:
+/// they are not the configuration's.
 Result<std::int64_t> sm100_choose_keys(const SpecFacts& spec, const Fa4Config& config,
-                                       const Sm100Tuning& tuned, Sm100Plan& plan);
+                                       const Sm100Tuning& tuned, bool mapped, std::string& why);
 
 /// How P of a tile is handed over, where a row chooses among its parts.
 Result<Sm100SplitOfP> sm100_choose_split_of_p(const SpecFacts& spec, std::int64_t keys,
@@ -71,13 +88,5 @@ PlanOptions sm100_options(const ResolvedSpec& resolved, const Sm100Tuning& tuned
 /// that gives the MUFU an eighth of slack or so, as FlashAttention-4's. sm_103 doubled the MUFU.
 std::int64_t sm100_polynomial_pairs(const SpecFacts& spec, const Sm100Plan& plan,
                                     const Sm100Variant& variant);
-
-/// Plans of the two kernels: with a single accumulator of O, where two would take all of tensor
-/// memory, and with dual ones, as Fa4Config and MlaConfig have. Errors: kUnsupported with the
-/// reason where no tile serves the spec; kInvalid for a tuned value that cannot be.
-Result<Sm100Plan> plan_single_accumulator(const ResolvedSpec& resolved, ConfigKind kind,
-                                          const Sm100Tuning& tuned);
-Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind kind,
-                                        const Sm100Tuning& tuned);
 
 }  // namespace attnjit

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/kernel/json_fields.h"
+#include "plan/kernel/fields.h"
 #include "plan/kernel/signature.h"
 
 namespace attnjit {
@@ -25,15 +25,6 @@ using Json = nlohmann::ordered_json;
 #define OVERLAY(name) ATTNJIT_MEMBER(Sm100Overlay, name)
 #define VARIANT(name) ATTNJIT_MEMBER(Sm100Variant, name)
 
-Json ranges_json(const MemoryLayout& ranges, bool aligned) {
-  Json json = Json::array();
-  for (const PlacedRegion& range : ranges) {
-    json.push_back(range_json(range.name, range.begin, range.size));
-    if (aligned) json.back()["alignment"] = range.alignment;
-  }
-  return json;
-}
-
 Json overlays_json(const std::vector<Sm100Overlay>& overlays) {
   Json json = Json::array();
   for (const Sm100Overlay& overlay : overlays) {
@@ -47,9 +38,12 @@ Json variant_json(const Sm100Variant& variant) {
   Json json;
   add_fields(kSm100BodyFields, variant, json);
   json["num_mbarriers"] = variant.barriers.size();
-  json["smem_map"] = ranges_json(variant.smem, true);
+  json["smem_map"] = ranges_json(variant.smem.map());
+  for (std::size_t i = 0; i < variant.smem.size(); ++i) {
+    json["smem_map"][i]["alignment"] = variant.smem[i].alignment;
+  }
   json["smem_overlays"] = overlays_json(variant.smem_overlays);
-  json["tmem_map"] = ranges_json(variant.tmem, false);
+  json["tmem_map"] = ranges_json(variant.tmem.map());
   json["tmem_overlays"] = overlays_json(variant.tmem_overlays);
   json["barriers"] = barriers_json(variant.barriers.all());
   return json;

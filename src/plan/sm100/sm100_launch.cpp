@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <utility>
 
 #include "plan/kernel/partials.h"
 #include "plan/kernel/signature.h"
@@ -23,43 +24,35 @@ constexpr std::int64_t kL2Bytes = std::int64_t{50} << 20;
 // at most, though L2 kept none for the tiles after.
 constexpr std::int64_t kCtasOfKeys = 4;
 
+// How many steps of how many elements an axis has; `group`: query heads that it counts as one.
+std::pair<std::int64_t, std::int64_t> steps_of(MapAxis axis, const TensorView& tensor,
+                                               std::int64_t group) {
+  switch (axis) {
+    case MapAxis::kDepth:
+      return {tensor.depth, 1};
+    case MapAxis::kGroup:
+      return {group, tensor.strides.head};
+    case MapAxis::kHead:
+    case MapAxis::kKvHead:
+      return {tensor.heads / group, tensor.strides.head * group};
+    case MapAxis::kRow:
+    case MapAxis::kPageRow:
+      return {tensor.rows, tensor.strides.row};
+    case MapAxis::kBatch:
+    case MapAxis::kPage:
+      break;
+  }
+  return {tensor.batch, tensor.strides.batch};
+}
+
 // A tensor map by the plan's axes.
 void describe(const Sm100TensorMap& map, const TensorView& tensor, std::int64_t group,
               TensorMapDescription& description) {
-  const bool grouped =
-      std::find(map.axes.begin(), map.axes.end(), MapAxis::kGroup) != map.axes.end();
+  const bool grouped = std::ranges::find(map.axes, MapAxis::kGroup) != map.axes.end();
   description.dtype = tensor.dtype;
   description.swizzle = map.swizzle;
   for (std::size_t i = 0; i < map.axes.size(); ++i) {
-    std::int64_t extent = 1;
-    std::int64_t stride = 1;
-    switch (map.axes[i]) {
-      case MapAxis::kDepth:
-        extent = tensor.depth;
-        break;
-      case MapAxis::kGroup:
-        extent = group;
-        stride = tensor.strides.head;
-        break;
-      case MapAxis::kHead:
-        extent = tensor.heads;
-        stride = tensor.strides.head;
-        break;
-      case MapAxis::kKvHead:  // of Q and O: groups of heads
-        extent = grouped ? tensor.heads / group : tensor.heads;
-        stride = tensor.strides.head * (grouped ? group : 1);
-        break;
-      case MapAxis::kRow:
-      case MapAxis::kPageRow:
-        extent = tensor.rows;
-        stride = tensor.strides.row;
-        break;
-      case MapAxis::kBatch:
-      case MapAxis::kPage:
-        extent = tensor.batch;
-        stride = tensor.strides.batch;
-        break;
-    }
+    const auto [extent, stride] = steps_of(map.axes[i], tensor, grouped ? group : 1);
     description.dims.push_back(static_cast<std::uint64_t>(extent));
     if (i > 0) {
       description.strides.push_back(static_cast<std::uint64_t>(stride * tensor.element_bytes()));
@@ -74,9 +67,7 @@ void describe(const KernelPlan& plan, const LaunchTensors& tensors, TensorMapId 
   const std::vector<Sm100TensorMap>& maps = plan.sm100->tensor_maps;
   const auto map = std::find_if(maps.begin(), maps.end(),
                                 [&](const Sm100TensorMap& one) { return one.id == id; });
-  // NOTE: a tensor map cannot be empty. Where there are no keys nothing is loaded through K's and
-  // V's; they view Q, which is there.
-  const TensorMapId viewed = tensor_of(tensors, id).empty() ? TensorMapId::kQ : id;
+  const TensorMapId viewed = viewed_by(tensors, id);
   describe(*map, tensor_of(tensors, viewed), plan.spec->group, description);
   description.id = buffer_of(plan, viewed);
 }

@@ -24,9 +24,9 @@ constexpr std::int64_t kKeyScalesBuffers = 2;  // of a softmax warpgroup
 
 // Who reads an published work tile: the warps of softmax, four of correction, a thread each that
 // multiplies, loads and stores, and the warps that upcast.
-int work_readers(const Sm100LayoutRequest& request) {
-  return (request.single_accumulator ? 4 : 8) + 4 + 3 +
-         (request.upcasts_kv ? kSm100UpcastWarps : 0);
+int work_readers(const Sm100LayoutRequest& tile) {
+  return (tile.single_accumulator() ? 4 : 8) + 4 + 3 +
+         (tile.spec->upcasts_kv ? kSm100UpcastWarps : 0);
 }
 
 // FA4MiscMBars' order, with barriers of Q's own and of O's staging. One lane a warp arrives for it:
@@ -36,13 +36,13 @@ int work_readers(const Sm100LayoutRequest& request) {
 // commit of its last product; where O is staged there by the store, and by the load, which has
 // waited for the phase before. Not where a CTA has one work tile; nor are buffers of O then, of
 // which its blocks take one each. The others are one tcgen05.commit, one expect_tx or one thread.
-void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& request) {
-  const auto num_qo = static_cast<int>(std::max(request.barrier_num_qo, variant.num_qo));
-  const auto stages = static_cast<int>(std::max(request.barrier_stages, variant.num_kv_stages));
+void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
+  const auto num_qo = static_cast<int>(std::max(tile.barrier_num_qo, variant.num_qo));
+  const auto stages = static_cast<int>(std::max(tile.barrier_stages, variant.num_kv_stages));
   const auto qk_stages = static_cast<int>(variant.num_qk_stages);
-  const int kv_arrivals = request.row_copies ? 32 : request.upcasts_kv ? kSm100UpcastWarps : 1;
-  const int warps = request.pair_cta ? 8 : 4;
-  const int accumulators = request.single_accumulator ? 1 : 2;
+  const int kv_arrivals = tile.row_copies() ? 32 : tile.spec->upcasts_kv ? kSm100UpcastWarps : 1;
+  const int warps = tile.pair_cta ? 8 : 4;
+  const int accumulators = tile.single_accumulator() ? 1 : 2;
   BarrierList& barriers = variant.barriers;
   // Of several the number stands in brackets.
   const auto add = [&](const char* group, std::string name, int count, int arrivals) {
@@ -60,11 +60,11 @@ void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& request) 
     barriers.add(fmt::format("C{}_cons", o), 4);
   }
   barriers.add_group("kBarSProd", "S{}_prod", 1, 2);
-  for (int tile = 0; tile < num_qo; ++tile) {
-    add("kBarQProd", fmt::format("Q{}_prod", tile), qk_stages, 1);
+  for (int i = 0; i < num_qo; ++i) {
+    add("kBarQProd", fmt::format("Q{}_prod", i), qk_stages, 1);
   }
-  if (!request.one_work_tile) {
-    barriers.add_group("kBarQCons", "Q{}_cons", request.own_o ? 1 : 2, num_qo);
+  if (!tile.plan->one_work_tile()) {
+    barriers.add_group("kBarQCons", "Q{}_cons", tile.own_o ? 1 : 2, num_qo);
   }
   if (variant.use_fused_kv) {
     barriers.start("kBarVProd");
@@ -78,22 +78,39 @@ void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& request) 
     add("kBarVCons", "V_cons", stages, 1);
   }
   barriers.add_group("kBarOProd", "O{}_prod", 1, accumulators);
-  if (request.own_o) {
+  if (tile.own_o) {
     add("kBarOStaged", "O_staged", kSm100OBuffers, 4);
-    const std::int64_t blocks = num_qo * ceil_div(request.ov_depth * request.output_size, 128);
-    if (!request.one_work_tile || blocks > kSm100OBuffers) {
+    const std::int64_t blocks =
+        num_qo * ceil_div(tile.spec->ov_depth * size_of(tile.spec->o_dtype), 128);
+    if (!tile.plan->one_work_tile() || blocks > kSm100OBuffers) {
       add("kBarOCons", "O_cons", kSm100OBuffers, 1);
     }
   } else {
     barriers.add_group("kBarOStaged", "O{}_staged", 4, num_qo);
   }
-  if (request.tails) barriers.add_group("kBarVTail", "tail_prod", 1);
-  if (request.tails && request.pair_cta) barriers.add_group("kBarPairTail", "pair_tail_prod", 1);
-  if (request.published) {
+  if (tile.tails()) barriers.add_group("kBarVTail", "tail_prod", 1);
+  if (tile.tails() && tile.pair_cta) barriers.add_group("kBarPairTail", "pair_tail_prod", 1);
+  if (tile.plan->published) {
     add("kBarWork", "work_prod", kSm100WorkSlots, 1);
-    add("kBarWork", "work_cons", kSm100WorkSlots, work_readers(request));
+    add("kBarWork", "work_cons", kSm100WorkSlots, work_readers(tile));
   }
-  if (request.takes_over || request.cuts) barriers.add_group("kBarTaken", "taken_prod", 1);
+  if (tile.takes_over() || tile.plan->cuts) barriers.add_group("kBarTaken", "taken_prod", 1);
+}
+
+// Whether rows of a tile may be nobody's, behind whole positions of a group: where keys are what is
+// waited for. Of larger groups a tile has one position, and many rows are nobody's.
+bool takes_any_group(const SpecFacts& spec, const Sm100Plan& plan) {
+  return spec.decodes(kSm100TileRows) ||
+         (spec.lengths_differ && !plan.mapped && spec.group < kSm100TileRows / 2);
+}
+
+// What one warp says to all others of work tiles, and what a CTA keeps of them. Where CTAs walk a
+// list each role counts for itself.
+std::int64_t work_bytes(const Sm100LayoutRequest& tile) {
+  const Sm100Plan& plan = *tile.plan;
+  const std::int64_t tiles = plan.published ? kSm100WorkSlots : plan.one_work_tile() ? 1 : 0;
+  const std::int64_t kept = tile.takes_over() ? kSm100AnswerBytes : plan.cuts ? kSm100CutBytes : 0;
+  return kSm100WorkBytes * tiles + kept;
 }
 
 void lay_out_tmem(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
@@ -101,10 +118,10 @@ void lay_out_tmem(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
   const std::int64_t ov = variant.padded_ov_depth;
   MemoryLayout& tmem = variant.tmem;
   tmem.add_stages(Region::kS, "S{}", 2, bn);
-  if (tile.single_accumulator) {
+  if (tile.single_accumulator()) {
     tmem.add(Region::kO, "O", ov);
     // A pair's tiles of 128 keys leave no columns.
-    if (!tile.pair_cta) tmem.add(Region::kQ, "Q", variant.qk_mma_depth * tile.qkv_size / 4);
+    if (!tile.pair_cta) tmem.add(Region::kQ, "Q", variant.qk_mma_depth * tile.qkv_size() / 4);
   } else {
     tmem.add_stages(Region::kO, "O{}", 2, ov);
   }
@@ -112,58 +129,26 @@ void lay_out_tmem(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
   variant.tmem_allocated = static_cast<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(variant.tmem_used, 32))));
   // P's elements are packed into 32-bit columns.
-  const std::int64_t p_columns = bn * tile.qkv_size / 4;
+  const std::int64_t p_columns = bn * tile.qkv_size() / 4;
   const std::string when = "its thread has loaded the whole row of S";
   variant.tmem_overlays = {{"P0", 0, p_columns, when}, {"P1", bn, p_columns, when}};
 }
 
 }  // namespace
 
-Sm100LayoutRequest sm100_layout_request(const SpecFacts& spec, const Sm100Plan& plan) {
-  Sm100LayoutRequest tile;
-  tile.group = spec.group;
-  // Of larger groups a tile has one position, and many rows are nobody's.
-  tile.any_group = spec.decodes(kSm100TileRows) ||
-                   (spec.lengths_differ && !plan.mapped && spec.group < kSm100TileRows / 2);
-  tile.qk_depth = spec.qk_depth;
-  tile.ov_depth = spec.ov_depth;
-  tile.qkv_size = size_of(spec.qkv_dtype);
-  tile.rope_size = spec.rope_dtype ? size_of(*spec.rope_dtype) : tile.qkv_size;
-  tile.key_scales = spec.key_scales;
-  tile.output_size = size_of(spec.o_dtype);
-  tile.published = plan.published;
-  tile.takes_over = plan.published && plan.takes_over();
-  tile.cuts = plan.cuts;
-  tile.one_work_tile = plan.one_work_tile();
-  // What one warp says to all others. Where CTAs walk a list each role counts for itself.
-  tile.work_bytes = kSm100WorkBytes * (tile.published       ? kSm100WorkSlots
-                                       : tile.one_work_tile ? 1
-                                                            : 0) +
-                    (tile.takes_over ? kSm100AnswerBytes
-                     : tile.cuts     ? kSm100CutBytes
-                                     : 0);
-  tile.upcasts_kv = spec.upcasts_kv;
-  tile.row_copies = spec.copies_rows && !tile.upcasts_kv;
-  tile.tails = spec.lengths_differ && !tile.row_copies && !tile.upcasts_kv;
-  return tile;
-}
-
-Sm100LayoutRequest sm100_layout_request(const SpecFacts& spec, const Sm100Plan& plan,
-                                        const Fa4Config& config) {
-  Sm100LayoutRequest tile = sm100_layout_request(spec, plan);
-  tile.num_qo = config.num_qo();
-  tile.pair_cta = config.pair_cta;
-  tile.is_mla = config.args.is_mla;
-  tile.BN = config.BN;
-  tile.swizzle_bytes = config.swizzle_mode;
-  const std::int64_t swizzle_elements = tile.swizzle_bytes / tile.qkv_size;
+Sm100LayoutRequest::Sm100LayoutRequest(const SpecFacts& of, const Sm100Plan& by,
+                                       const Fa4Config& config)
+    : Sm100LayoutRequest(of, by) {
+  num_qo = config.num_qo();
+  pair_cta = config.pair_cta;
+  is_mla = config.args.is_mla;
+  BN = config.BN;
+  swizzle_bytes = config.swizzle_mode;
   // K is staged in chunks of one element type only, and where TMA brings it.
-  if (!tile.is_mla && !tile.upcasts_kv &&
-      (config.rope_depth() == 0 || tile.rope_size == tile.qkv_size)) {
-    tile.max_qk_stages = std::gcd(config.padded_qk_depth / swizzle_elements,
-                                  config.padded_qk_depth / config.MMA_K());
+  if (!is_mla && !spec->upcasts_kv && (config.rope_depth() == 0 || rope_size() == qkv_size())) {
+    max_qk_stages = std::gcd(config.padded_qk_depth / (swizzle_bytes / qkv_size()),
+                             config.padded_qk_depth / config.MMA_K());
   }
-  return tile;
 }
 
 std::vector<std::int64_t> split_of_p(const Sm100SplitOfP& split, std::int64_t keys,
@@ -188,7 +173,7 @@ bool fits(const Sm100Variant& variant) {
 Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, bool fused,
                          std::int64_t qk_stages) {
   Sm100Variant v;
-  const std::int64_t q = tile.qkv_size;
+  const std::int64_t q = tile.qkv_size();
   const std::int64_t cta_group = tile.pair_cta ? 2 : 1;
   const std::int64_t swizzle_elements = tile.swizzle_bytes / q;
   const std::int64_t tile_alignment = 8 * tile.swizzle_bytes;  // a swizzle pattern: 8 rows
@@ -200,15 +185,16 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   v.q_tile_rows = v.BM / tile.num_qo;
   // Whole positions a Q box: the reference asks this of MMA_M, which is two boxes of a pair.
   // Elsewhere rows are left over.
-  v.fuse_gqa =
-      tile.group > 1 && (v.q_tile_rows % tile.group == 0 || tile.any_group) && !tile.is_mla;
-  v.BM_eff = v.fuse_gqa ? v.BM / v.q_tile_rows * (v.q_tile_rows / tile.group) : v.BM;
-  v.qk_depth = tile.qk_depth;
-  v.ov_depth = tile.ov_depth;
-  v.padded_qk_depth = align_up(tile.qk_depth, swizzle_elements);
-  v.padded_ov_depth = align_up(tile.ov_depth, swizzle_elements);
+  v.fuse_gqa = tile.spec->group > 1 &&
+               (v.q_tile_rows % tile.spec->group == 0 || takes_any_group(*tile.spec, *tile.plan)) &&
+               !tile.is_mla;
+  v.BM_eff = v.fuse_gqa ? v.BM / v.q_tile_rows * (v.q_tile_rows / tile.spec->group) : v.BM;
+  v.qk_depth = tile.spec->qk_depth;
+  v.ov_depth = tile.spec->ov_depth;
+  v.padded_qk_depth = align_up(tile.spec->qk_depth, swizzle_elements);
+  v.padded_ov_depth = align_up(tile.spec->ov_depth, swizzle_elements);
   v.rope_depth = v.padded_qk_depth - v.padded_ov_depth;
-  v.qk_mma_depth = align_up(tile.qk_depth, v.MMA_K);
+  v.qk_mma_depth = align_up(tile.spec->qk_depth, v.MMA_K);
   v.k_rows_per_cta = v.BN / cta_group;
   v.v_cols_per_cta = v.padded_ov_depth / cta_group;
   v.use_fused_kv = fused;
@@ -220,21 +206,22 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   // the begin of a work tile.
   v.num_rope_buffers = fused && v.rope_depth > 0 ? slots / 2 + 1 : 0;
   v.num_o_buffers = tile.own_o ? kSm100OBuffers : 0;
-  v.num_k_scale_bufs = tile.key_scales ? kKeyScalesBuffers * (tile.single_accumulator ? 1 : 2) : 0;
+  v.num_k_scale_bufs =
+      tile.spec->key_scales ? kKeyScalesBuffers * (tile.single_accumulator() ? 1 : 2) : 0;
   // P V begins on a part of the tile while the rest is still exponentiated.
   v.pv_keys = split_of_p(tile.split_p, v.BN, v.MMA_K);
   v.num_pv_stages = static_cast<std::int64_t>(v.pv_keys.size());
 
   const std::int64_t nope_columns = v.padded_ov_depth;
   const std::int64_t k_nope_bytes = v.k_rows_per_cta * nope_columns * q;
-  const std::int64_t k_rope_bytes = v.k_rows_per_cta * v.rope_depth * tile.rope_size;
+  const std::int64_t k_rope_bytes = v.k_rows_per_cta * v.rope_depth * tile.rope_size();
   v.v_stage_bytes = v.v_cols_per_cta * v.BN * q;
   v.k_stage_bytes = fused ? std::max(k_nope_bytes, v.v_stage_bytes) : k_nope_bytes + k_rope_bytes;
 
   MemoryLayout& smem = v.smem;
-  const std::int64_t q_bytes = v.BM * (nope_columns * q + v.rope_depth * tile.rope_size);
+  const std::int64_t q_bytes = v.BM * (nope_columns * q + v.rope_depth * tile.rope_size());
   // O takes the place of its query tile, in blocks of 128 bytes of columns, or has buffers.
-  const std::int64_t o_row_bytes = align_up(tile.ov_depth * tile.output_size, 128);
+  const std::int64_t o_row_bytes = align_up(tile.spec->ov_depth * size_of(tile.spec->o_dtype), 128);
   const std::int64_t o_bytes = tile.own_o ? 0 : v.BM * o_row_bytes;
   smem.add(Region::kQ, "Q", std::max(q_bytes, o_bytes),
            std::max<std::int64_t>(tile_alignment, 1024));
@@ -250,7 +237,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   smem.add(Region::kCorrection, "correction", kCorrectionBytes, 16);
   smem.add(Region::kKeyScales, "key scales", v.num_k_scale_bufs * v.BN * kKeyScalesBytes, 16);
   smem.add(Region::kTmemAddress, "tmem address", 4, 4);
-  smem.add(Region::kWork, "work", tile.work_bytes, 16);
+  smem.add(Region::kWork, "work", work_bytes(tile), 16);
   lay_out_barriers(v, tile);
   smem.add(Region::kBarriers, "barriers", v.barriers.bytes(), 8);
   v.smem_bytes = smem.end_of_last();

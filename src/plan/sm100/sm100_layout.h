@@ -25,47 +25,37 @@ struct Sm100SplitOfP {
 std::vector<std::int64_t> split_of_p(const Sm100SplitOfP& split, std::int64_t keys,
                                      std::int64_t step_keys);
 
-/// What a variant's layout is made from; sizes in bytes per element.
+/// What a variant's layout is made from, beside its spec and how CTAs of its plan come to work.
 struct Sm100LayoutRequest {
+  const SpecFacts* spec;
+  const Sm100Plan* plan;  ///< with the work of its CTAs chosen
   std::int64_t num_qo = 2;
   bool pair_cta = false;
   bool is_mla = false;
-  /// One softmax warpgroup: S has two buffers, O is one, and Q is copied behind it, but of a pair.
-  bool single_accumulator = false;
-  std::int64_t group = 1;
-  /// Whether rows of a tile may be nobody's, behind whole positions of a group: where keys are what
-  /// is waited for.
-  bool any_group = false;
-  std::int64_t qk_depth = 0;
-  std::int64_t ov_depth = 0;
   std::int64_t BN = 0;  // NOLINT(readability-identifier-naming): the reference's name
   Sm100SplitOfP split_p;
-  std::int64_t qkv_size = 2;
-  std::int64_t rope_size = 2;  ///< of the rope part, where there is one
-  bool key_scales = false;     ///< each key has a scale of its own in K, and one in V
-  std::int64_t output_size = 2;
   std::int64_t swizzle_bytes = 128;
-  std::int64_t work_bytes = 0;     ///< what is said of work tiles in shared memory
-  bool published = false;          ///< it is published, at barriers of its own
-  bool takes_over = false;         ///< a CTA asks for others' work, and is answered at a barrier
-  bool cuts = false;               ///< it claims tiles, and runs of those that are cut
-  bool one_work_tile = false;      ///< a CTA has one: nothing is handed on to a next one
-  bool row_copies = false;         ///< a warp copies K and V
-  bool upcasts_kv = false;         ///< a warpgroup loads and upcasts them
-  bool tails = false;              ///< V's rows past the end of a sequence are zeroed
   bool own_o = false;              ///< O is staged in buffers of its own, beside Q
   std::int64_t max_qk_stages = 1;  ///< what K may be staged in
   bool exact_qk_stages = false;    ///< nothing but max_qk_stages will do
   // Where two bodies share their code they have one list of barriers: that of the larger.
   std::int64_t barrier_stages = 0;  ///< stages that have barriers; 0: as many as there are
   std::int64_t barrier_num_qo = 0;  ///< query tiles that have barriers; 0: num_qo
-};
 
-/// What of a layout the spec and the work of a CTA decide.
-Sm100LayoutRequest sm100_layout_request(const SpecFacts& spec, const Sm100Plan& plan);
-/// The same with a configuration's tiles.
-Sm100LayoutRequest sm100_layout_request(const SpecFacts& spec, const Sm100Plan& plan,
-                                        const Fa4Config& config);
+  Sm100LayoutRequest(const SpecFacts& of, const Sm100Plan& by) : spec(&of), plan(&by) {}
+  /// With a configuration's tiles.
+  Sm100LayoutRequest(const SpecFacts& of, const Sm100Plan& by, const Fa4Config& config);
+
+  /// One softmax warpgroup: S has two buffers, O is one, and Q is copied behind it, but of a pair.
+  bool single_accumulator() const { return plan->softmax_warpgroups == 1; }
+  /// A CTA asks for others' work, and is answered at a barrier.
+  bool takes_over() const { return plan->published && plan->takes_over(); }
+  bool row_copies() const { return spec->copies_rows && !spec->upcasts_kv; }
+  /// V's rows past the end of a sequence are zeroed.
+  bool tails() const { return spec->lengths_differ && !spec->copies_rows && !spec->upcasts_kv; }
+  std::int64_t qkv_size() const { return size_of(spec->qkv_dtype); }
+  std::int64_t rope_size() const { return size_of(spec->rope_dtype.value_or(spec->qkv_dtype)); }
+};
 
 /// The layout with a ring of `slots` K or V tiles; an even count is split into a K and a V ring
 /// unless `fused`.

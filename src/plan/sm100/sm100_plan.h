@@ -15,7 +15,7 @@
 #include "attnjit/tuning.h"
 #include "plan/kernel/fields.h"
 #include "plan/kernel/memory_layout.h"
-#include "plan/reference/config_kind.h"
+#include "plan/reference/reference_json.h"
 #include "spec/spec_facts.h"
 
 namespace attnjit {
@@ -107,6 +107,9 @@ struct Sm100Variant {
   std::vector<Sm100Overlay> tmem_overlays;
   /// `cons` barriers hand memory back, `prod` ones publish it.
   BarrierList barriers;
+
+  std::int64_t cta_group() const { return MMA_M / 128; }
+  std::int64_t num_mbarriers() const { return barriers.size(); }
 };
 
 #define FIELD(member, constant) ATTNJIT_FIELD(Sm100Variant, member, constant)
@@ -181,7 +184,7 @@ struct Sm100Plan {
   bool many_gaps = false;    ///< .. and may hide tiles again and again
   bool split = false;        ///< launches may split the keys into partitions
   /// Launches of several partitions cut long tiles where the device finds it best
-  /// (templates/common/cuts.cuh). Partitions are then the runs that there is room for.
+  /// (templates/common/cuts.cuh). Partitions are then the parts that there is room for.
   bool cuts = false;
   std::int64_t partition_tiles = 0;  ///< KV tiles of each; 0: the launch says how many there are
   std::vector<Deviation> deviations;

@@ -86,11 +86,11 @@ bool sm100_has_own_o(Sm100LayoutRequest tile, const Sm100Tuning& tuned) {
   tile.own_o = true;
   const Sm100Variant body = lay_out_fa4(tile, 4, false, 1);
   if (tile.num_qo != 2 || body.rope_depth > 0 ||
-      tile.ov_depth * tile.output_size > 128 * kSm100OBuffers) {
+      tile.spec->ov_depth * size_of(tile.spec->o_dtype) > 128 * kSm100OBuffers) {
     return false;
   }
   const Result<Sm100Ring> ring = sm100_tune_ring(tile, sm100_ring_beside_o(tile), tuned);
-  return ring && ring->slots >= (tile.upcasts_kv ? 6 : 4);
+  return ring && ring->slots >= (tile.spec->upcasts_kv ? 6 : 4);
 }
 
 }  // namespace attnjit

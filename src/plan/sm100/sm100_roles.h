@@ -26,9 +26,8 @@ Sm100Budgets dual_accumulator_budgets(const SpecFacts& spec);
 /// The same of the kernel with one O. A plan's cluster, map and upcasting decide.
 Sm100Budgets single_accumulator_budgets(const Sm100Plan& plan);
 
-/// Gives a plan its roles and threads, with these registers or those that a row chooses, and
-/// records where they are not the reference's. Errors: kInvalid for a choice that cannot be.
-Status sm100_assign_roles(const Sm100Budgets& reference, Sm100Budgets budgets,
-                          const Sm100Tuning& tuned, Sm100Plan& plan);
+/// Gives a plan its roles and threads, with these registers or those that a row chooses. Errors:
+/// kInvalid for a choice that cannot be.
+Status sm100_assign_roles(Sm100Budgets budgets, const Sm100Tuning& tuned, Sm100Plan& plan);
 
 }  // namespace attnjit

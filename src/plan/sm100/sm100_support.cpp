@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Says which specs the sm_100 kernels do not serve, and why.
-#include "plan/sm100/sm100_support.h"
+
+#include "plan/sm100/sm100_heuristics.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +10,6 @@
 
 #include "plan/kernel/forward_support.h"
 #include "plan/kernel/signature.h"
-#include "plan/sm100/sm100_heuristics.h"
 #include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {

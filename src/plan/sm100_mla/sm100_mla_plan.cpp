@@ -7,9 +7,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
-#include "plan/kernel/json_fields.h"
+#include "plan/kernel/fields.h"
 #include "plan/kernel/partials.h"
 #include "plan/reference/deviate.h"
 #include "plan/reference/reference_json.h"
@@ -26,13 +27,12 @@ constexpr int kProductWarps = 2;
 constexpr int kMaxStages = 8;
 
 /// Shared memory and barriers, in their order.
-void lay_out(const SpecFacts& spec, Sm100MlaPlan& plan) {
+void lay_out(Sm100MlaPlan& plan) {
   const MlaTiles& tiles = plan.tiles;
   // Products hand back what they read: of a latent block of K those of S and those of O, of V of
   // its own those of O.
-  const int latent = tiles.cluster * (tiles.own_v ? 1 : 2);
-  add_mla_barriers(spec,
-                   {.work = kSoftmaxWarps + kProductWarps,
+  const int latent = tiles.cluster * (tiles.own_v() ? 1 : 2);
+  add_mla_barriers({.work = kSoftmaxWarps + kProductWarps,
                     .q = 1,
                     .latent = latent,
                     .middle_block = latent,
@@ -43,7 +43,7 @@ void lay_out(const SpecFacts& spec, Sm100MlaPlan& plan) {
   plan.barriers.add_group("kBarSEmpty", "S {} empty", kSoftmaxWarps, kBuffers);
   plan.barriers.add_group("kBarPFull", "P {} full", kSoftmaxWarps, kBuffers);
   plan.barriers.add_group("kBarOFull", "O {} full", 1, kBuffers);
-  lay_out_mla_smem(spec, {.tmem_address_bytes = 8}, plan);
+  lay_out_mla_smem({.tmem_address_bytes = 8}, plan);
 }
 
 /// A product of 64 rows has half of the lanes: O's two halves share their columns, and P, of which
@@ -60,7 +60,7 @@ void lay_out_tmem(const SpecFacts& spec, Sm100MlaPlan& plan) {
 /// are two tiles. NOTE: waits that are bounded are for the CTA's own barriers.
 int most_cluster_of(const ResolvedSpec& resolved, const MlaTiles& tiles) {
   const bool bounded = resolved.options().debug_waits.value_or(false);
-  const bool halves = tiles.own_v || (1 << mla_head_shift(resolved)) > MlaTiles::kRows;
+  const bool halves = tiles.own_v() || (1 << mla_head_shift(resolved)) > MlaTiles::kRows;
   return tiles.row_copies || bounded || !halves ? 1 : 2;
 }
 
@@ -69,7 +69,7 @@ int most_cluster_of(const ResolvedSpec& resolved, const MlaTiles& tiles) {
 /// have no rows.
 bool clusters_by_default(const ResolvedSpec& resolved, const MlaTiles& tiles) {
   const SpecFacts& spec = resolved;
-  return tiles.own_v && !spec.lengths_differ && !splits(spec) && !spec.decodes(MlaTiles::kRows) &&
+  return tiles.own_v() && !spec.lengths_differ && !splits(spec) && !spec.decodes(MlaTiles::kRows) &&
          most_cluster_of(resolved, tiles) > 1;
 }
 
@@ -77,7 +77,7 @@ bool clusters_by_default(const ResolvedSpec& resolved, const MlaTiles& tiles) {
 std::vector<Knob<MlaTiles>> knobs_of(const ResolvedSpec& resolved, const MlaTiles& tiles) {
   // A tile is loaded while another is multiplied; where V has memory of its own, K while V is.
   std::vector<std::int64_t> stages;
-  for (int i = tiles.own_v ? 1 : 2; i <= kMaxStages; ++i) stages.push_back(i);
+  for (int i = tiles.own_v() ? 1 : 2; i <= kMaxStages; ++i) stages.push_back(i);
   std::vector<std::int64_t> clusters{1};
   if (most_cluster_of(resolved, tiles) > 1) clusters.push_back(2);
   return {{"num_stages", &MlaTiles::num_stages, std::move(stages)},
@@ -94,43 +94,44 @@ std::vector<PlannedKernel::Role> roles_of(const MlaTiles& tiles) {
   return roles;
 }
 
+constexpr const char* kPacked =
+    "a tile has the heads of a group where that wastes no rows, or in decodes";
+
 /// Where depth 512 leaves Depth512Config, a pair of CTAs that multiply 128 rows. @pre the plan is
 /// whole but for these.
 void add_deviations(const Sm100MlaPlan& mla, KernelPlan& plan) {
   const SpecFacts& spec = plan.spec;
   const Depth512Config reference(depth512_args(spec, plan.spec.options()));
-  const auto record = [&](const char* why, const char* name, auto expected, auto actual) {
-    deviate(plan.deviations, name, std::int64_t{expected}, std::int64_t{actual}, why);
+  const auto add = [&](const char* why, const auto&... fields) {
+    compare(reference, mla, "", why, plan.deviations, fields...);
   };
+  using D512 = Depth512Config;
+  const int keys = MlaTiles::kKeys, shift = mla_head_shift(spec);
+  // Also of a cluster, whose CTAs load for each other, each has products of its own.
+  add("one CTA serves decodes, ragged batches and uneven masks, too",
+      std::tuple{"cluster", D512::cta_group, mla.tiles.cluster},
+      std::tuple{"MMA_M", &D512::MMA_M, MlaTiles::kRows},
+      std::tuple{"k_rows_per_cta", &D512::k_rows_per_cta, keys},
+      std::tuple{"v_cols_per_cta", &D512::v_cols_per_cta, spec.ov_depth});
+  add("P is read from tensor memory, and K and V of one CTA have a place each",
+      std::tuple{"BN", &D512::BN, keys}, std::tuple{"BK1", &D512::BK1, keys},
+      std::tuple{"p_buffer_bytes", &D512::p_buffer_bytes, 0},
+      ATTNJIT_BOTH(D512, Sm100MlaPlan, tmem_used));
+  const char* whole = "a stage is a whole tile of K and one of V, in blocks of 64 columns";
   const bool tuned_stages =
       plan.tuned_by != nullptr && plan.tuned_by->choose.contains("num_stages");
-  const std::int64_t keys = MlaTiles::kKeys;
-  // Also of a cluster, whose CTAs load for each other, each has products of its own.
-  const char* one_cta = "one CTA serves decodes, ragged batches and uneven masks, too";
-  record(one_cta, "cluster", Depth512Config::cta_group, mla.tiles.cluster);
-  record(one_cta, "MMA_M", reference.MMA_M, MlaTiles::kRows);
-  record(one_cta, "k_rows_per_cta", reference.k_rows_per_cta(), keys);
-  record(one_cta, "v_cols_per_cta", reference.v_cols_per_cta, spec.ov_depth);
-  const char* in_tmem = "P is read from tensor memory, and K and V of one CTA have a place each";
-  record(in_tmem, "BN", reference.BN, keys);
-  record(in_tmem, "BK1", reference.BK1, keys);
-  record(in_tmem, "p_buffer_bytes", reference.p_buffer_bytes, 0);
-  record(in_tmem, "tmem_used", reference.tmem_used, mla.tmem_used());
-  const char* whole = "a stage is a whole tile of K and one of V, in blocks of 64 columns";
-  record(tuned_stages ? "tuned" : whole, "num_kv_stages", reference.num_kv_stages,
-         mla.tiles.num_stages);
-  record(whole, "num_qk_stages", reference.num_qk_stages, mla_blocks(spec));
-  record(whole, "BK0", reference.BK0, MlaTiles::kBlockColumns);
-  record(whole, "smem_used", reference.smem_used, mla.smem.end_of_last());
-  record(whole, "num_mbarriers", reference.num_mbarriers(), mla.barriers.size());
-  const int shift = mla_head_shift(spec);
-  const char* packed = "a tile has the heads of a group where that wastes no rows, or in decodes";
-  deviate(plan.deviations, "fuse_gqa", reference.fuse_gqa, shift > 0, packed);
-  record(packed, "BM_eff", reference.BM_eff(), std::max(MlaTiles::kRows >> shift, 1));
-  const char* budgets = "no role gives registers away, and none spills";
-  record(budgets, "registers of the softmax warps", 256, kRegisters);
-  record(budgets, "registers of the MMA and load warps", 64, kRegisters);
-  record("the softmax warps rescale O themselves", "warps of correction", 4, 0);
+  add(tuned_stages ? "tuned" : whole,
+      std::tuple{"num_kv_stages", &D512::num_kv_stages, mla.tiles.num_stages});
+  add(whole, std::tuple{"num_qk_stages", &D512::num_qk_stages, mla_blocks(spec)},
+      std::tuple{"BK0", &D512::BK0, MlaTiles::kBlockColumns},
+      std::tuple{"smem_used", &D512::smem_used, mla.smem.end_of_last()},
+      std::tuple{"num_mbarriers", &D512::num_mbarriers, mla.barriers.size()});
+  deviate(plan.deviations, "fuse_gqa", reference.fuse_gqa, shift > 0, kPacked);
+  add(kPacked, std::tuple{"BM_eff", &D512::BM_eff, std::max(MlaTiles::kRows >> shift, 1)});
+  add("no role gives registers away, and none spills",
+      std::tuple{"registers of the softmax warps", 256, kRegisters},
+      std::tuple{"registers of the MMA and load warps", 64, kRegisters});
+  add("the softmax warps rescale O themselves", std::tuple{"warps of correction", 4, 0});
 }
 
 Constants constants_of(const ResolvedSpec& resolved, const Sm100MlaPlan& plan) {
@@ -159,19 +160,18 @@ Result<Sm100MlaPlan> make_sm100_mla_plan(const ResolvedSpec& resolved, const Tun
   const SpecFacts& spec = resolved;
   Sm100MlaPlan plan;
   plan.tiles = mla_tiles(resolved);
-  plan.tiles.loads_apart = plan.tiles.own_v;
+  plan.tiles.loads_apart = plan.tiles.own_v();
   plan.tiles.cluster = clusters_by_default(resolved, plan.tiles) ? 2 : 1;
-  Status chosen = choose_mla_tiles(
-      knobs_of(resolved, plan.tiles), "sm_100a", tuned,
-      [&](Sm100MlaPlan& more) { lay_out(spec, more); }, plan);
+  Status chosen =
+      choose_mla_tiles(knobs_of(resolved, plan.tiles), "sm_100a", tuned, &lay_out, plan);
   if (!chosen) return chosen.error();
   // NOTE: the barrier of a sequence's last tile is one for all stages. With several, the CTA that
   // is ahead could load the next sequence's before the other has heard of all of this one's.
-  if (plan.tiles.cluster > 1 && plan.tiles.kv_lens && plan.tiles.num_stages > 1) {
+  if (plan.tiles.cluster > 1 && plan.tiles.spec->lengths_differ && plan.tiles.num_stages > 1) {
     return spec::invalid(
         "cluster", "is 2; where sequences differ in length only with one stage (num_stages 1)");
   }
-  lay_out(spec, plan);
+  lay_out(plan);
   lay_out_tmem(spec, plan);
   return plan;
 }
@@ -208,7 +208,8 @@ void add_sm100_mla(const SpecFacts& spec, const Sm100MlaPlan& plan, nlohmann::or
 #define MEMBER(name) ATTNJIT_MEMBER(Sm100MlaPlan, name)
   json["BM"] = plan.tiles.rows();
   json["BN"] = MlaTiles::kKeys;
-  add_members(plan.tiles, json, TILE(box_keys), TILE(row_copies), TILE(kv_lens), TILE(split),
+  add_members(plan.tiles, json, TILE(box_keys), TILE(row_copies),
+              std::pair{"kv_lens", spec.lengths_differ}, std::pair{"split", splits(spec)},
               TILE(stream_k), TILE(pair_tiles), TILE(partition_tiles), TILE(l2_bytes),
               TILE(num_stages));
   json["q_bytes"] = mla_tile_bytes(spec);

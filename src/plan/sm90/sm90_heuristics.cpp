@@ -7,7 +7,6 @@
 #include "plan/kernel/partials.h"
 #include "plan/launch/row_tiles.h"
 #include "plan/map/map_plan.h"
-#include "plan/sm90/sm90_fields.h"
 #include "plan/sm90/sm90_layout.h"
 #include "plan/sm90/sm90_tiling.h"
 #include "spec/resolved_spec.h"
@@ -116,8 +115,8 @@ constexpr Sm90Case kHoldsQ[] = {
     {kSimple | kSoftcap | kAt256 | kSums | kTwoConsumers | kShortTile, kRowCopies},
 };
 
-// NOTE: beside the loops of runs, two bodies with ALiBi spill. A second body of a softcap was not
-// timed, and takes as long to compile as the first.
+// NOTE: beside the loops of stream-K ranges, two bodies with ALiBi spill. A second body of a
+// softcap was not timed, and takes as long to compile as the first.
 constexpr Sm90Case kHasSmallTiles[] = {
     {kThreeConsumers | kStreamK | kIdentity | kSimple, kTo96 | kKvLens},
     {kThreeConsumers | kNoMask, kTo96 | kKvLens | kSplit | kSoftcap},

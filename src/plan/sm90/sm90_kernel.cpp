@@ -3,19 +3,63 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
+#include "plan/kernel/constants.h"
+#include "plan/kernel/forward_support.h"
 #include "plan/kernel/partials.h"
 #include "plan/kernel/signature.h"
 #include "plan/launch/row_tiles.h"
 #include "plan/map/map_plan.h"
-#include "plan/sm90/sm90_fields.h"
 #include "plan/sm90/sm90_layout.h"
 #include "plan/sm90/sm90_plan.h"
 #include "plan/sm90/sm90_roles.h"
+#include "plan/sm90/sm90_tiling.h"
 #include "spec/text.h"
 
 namespace attnjit {
 namespace {
+
+// Where regions of shared memory begin; 0, which is Q's, where there is none.
+constexpr std::pair<Region, const char*> kOffsets[] = {{Region::kQ, "kQOffset"},
+                                                       {Region::kK, "kKOffset"},
+                                                       {Region::kV, "kVOffset"},
+                                                       {Region::kRawV, "kRowsOffset"},
+                                                       {Region::kO, "kOOffset"},
+                                                       {Region::kOnes, "kOnesOffset"},
+                                                       {Region::kLists, "kListsOffset"},
+                                                       {Region::kStash, "kStashOffset"},
+                                                       {Region::kNotes, "kNotesOffset"},
+                                                       {Region::kRowWords, "kRowWordsOffset"},
+                                                       {Region::kWork, "kWorkOffset"},
+                                                       {Region::kKeyScales, "kKeyScalesOffset"},
+                                                       {Region::kBarriers, "kBarrierOffset"}};
+
+/// The members of Config, or of Config::Low (body 1).
+std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm90Plan& sm90,
+                                         int body) {
+  Constants constants;
+  constants.add_spec(resolved);
+  constants.add_fields(kSm90Fields, sm90);
+  for (const auto& [region, constant] : kOffsets) {
+    constants.add(constant, sm90.smem.begin_of(region));
+  }
+  constants.add_barriers(sm90.barriers);
+  constants.add("kStashBytes", kSm90StashBytes);
+  constants.add("kFirstVRewriter", kSm90FirstVRewriter);
+  constants.add("kVRewriters", sm90.num_raw_stages > 0 ? kSm90VRewriters : 0);
+  constants.add("kKRewriters", sm90.spec->upcasts_kv ? kSm90KRewriters : 0);
+  const int packed_heads = sm90_packed_heads(sm90, resolved);
+  const bool units = kSm90ConsumerRows % packed_heads != 0;
+  constants.add("kGqaShift", units ? 0 : rows_shift(packed_heads));
+  constants.add("kUnitPositions", units ? kSm90ConsumerRows / packed_heads : 0);
+  constants.add("kBody", body);
+  // What kernels of absorbed MLA may do.
+  constants.add("kCluster", 1);
+  constants.add("kJoins", false);
+  constants.add("kTrimsTiles", false);
+  return std::move(constants).take();
+}
 
 std::vector<LaunchNumber> numbers_of(const SpecFacts& spec, const Sm90Plan& sm90) {
   using enum LaunchNumber;
@@ -42,7 +86,7 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
   if (sm90.direct_o()) maps = maps.first(maps.size() - 1);
   std::vector<KernelParameter> parameters = forward_parameters(plan, maps, numbers);
   if (sm90.direct_o() && !plan.spec->ragged) {
-    parameters.push_back(parameter("o", forward_buffer(plan, BufferId::Kind::kO), "unsigned char"));
+    parameters.push_back(forward_array(plan, BufferId::Kind::kO, "unsigned char"));
   }
   if (sm90.spec->copies_rows) add_key_parameters(plan, parameters);
   if (sm90.dynamic_schedule) {
@@ -70,10 +114,10 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   kernel.smem_map = sm90.smem.map();
   kernel.barriers = sm90.barriers.all();
   kernel.roles = sm90_roles(sm90);
-  kernel.constants = sm90_constants(plan.spec, sm90, 0);
+  kernel.constants = constants_of(plan.spec, sm90, 0);
   if (sm90.low != nullptr) {
     kernel.smem_bytes = std::max(kernel.smem_bytes, sm90.low->smem_bytes);
-    kernel.low_constants = sm90_constants(plan.spec, *sm90.low, 1);
+    kernel.low_constants = constants_of(plan.spec, *sm90.low, 1);
   }
   kernel.parameters = parameters_of(plan, sm90);
   if (sm90.mapped) plan.map = planned_map(plan.spec, sm90_packed_heads(sm90, plan.spec));

@@ -19,25 +19,6 @@
 namespace attnjit {
 namespace {
 
-// `read_once`: one tile reads a head's K and V, all there is of them.
-void describe(const KernelPlan& plan, const Sm90Plan& body, bool read_once,
-              const LaunchTensors& tensors, TensorMapId map, TensorMapDescription& description) {
-  const bool keys = map == TensorMapId::kK || map == TensorMapId::kV;
-  // NOTE: a tensor map cannot be empty. Where there are no keys nothing is loaded through K's and
-  // V's; they view Q, which is there.
-  const TensorMapId viewed = tensor_of(tensors, map).empty() ? TensorMapId::kQ : map;
-  const TensorView& tensor = tensor_of(tensors, viewed);
-  if (keys) {
-    key_map(tensor, body.box_keys, sm90_kv_row_bytes(*body.spec), description);
-    description.l2_bytes = plan.sm90->l2_bytes;
-  } else {
-    row_map(tensor, sm90_packed_heads(*plan.sm90, plan.spec), description);
-  }
-  // NOTE: nobody comes back for what L2 fetches beside it; such launches wait for memory.
-  if (read_once) description.l2_bytes = std::min(description.l2_bytes, 128);
-  description.id = buffer_of(plan, viewed);
-}
-
 // The query tiles of a head (or those of packed heads), all sequences together.
 std::int64_t tiles_of_head(const KernelPlan& plan, const LaunchShapes& shapes) {
   return count_query_tiles(plan.spec, shapes, plan.sm90->BM,
@@ -103,7 +84,7 @@ std::int32_t stream_k_ranges(const KernelPlan& plan, const LaunchShapes& shapes,
   const Sm90Rows rows = rows_of(plan, sm90, shapes, true, ctas);
   const double whole = unsplit.tiling.time;
   if (whole == 0 && rows.groups > 1) return 1;  // many tiles, which are even enough
-  // NOTE: units, and one run more, are counted in an int, as are the tiles of all partitions.
+  // NOTE: units, and one range more, are counted in an int, as are the tiles of all partitions.
   if (work.tiles > kMaxTiles / std::max<std::int64_t>(work.kv_tiles + 1, ctas) - ctas) return 1;
   if (work.kv_tiles < 2) return 1;
   const SmRates rates = rates_of(sm90);
@@ -126,7 +107,7 @@ std::int32_t stream_k_ranges(const KernelPlan& plan, const LaunchShapes& shapes,
     constexpr double kFlop = 6.1e6;
     constexpr double kAllBusy = 1.07;
     const double key = 2.0 * sm90.BM * (plan.spec->qk_depth + plan.spec->ov_depth) / kFlop;
-    // The second body is as unusual as runs are.
+    // The second body is as unusual as ranges are.
     const double worthwhile = unsplit.small_tiles ? 1.0 : kSm90Worthwhile;
     if (kAllBusy * sm90_stream_k_time(rows) + merged / key >= worthwhile * whole) return 1;
   }
@@ -198,10 +179,15 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
                                ctas_of(sm90, request.device));
   // Of sequences of one length there is a range for each.
   if (sm90.stream_k && !sm90.spec->lengths_differ && splits) shares.ctas = request.parts.partitions;
+  // One tile reads a head's K and V, all there is of them.
   const bool read_once =
       !sm90.spec->lengths_differ && tiling.m_tiles == 1 && packed_heads == spec.group;
   const auto describe_map = [&](TensorMapId map, TensorMapDescription& description) {
-    describe(plan, body, read_once, request.tensors, map, description);
+    describe_rows(plan, request.tensors, map,
+                  {body.box_keys, sm90_kv_row_bytes(spec), sm90.l2_bytes, packed_heads},
+                  description);
+    // NOTE: nobody comes back for what L2 fetches beside it; such launches wait for memory.
+    if (read_once) description.l2_bytes = std::min(description.l2_bytes, 128);
   };
   ArgumentValues values{plan, request.scalars.values, request.params,
                         LaunchNumbers(spec, shapes, request.scale), std::cref(describe_map)};

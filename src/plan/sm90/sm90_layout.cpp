@@ -8,7 +8,6 @@
 
 #include "plan/launch/row_tiles.h"
 #include "plan/mla/mla_tiles.h"
-#include "plan/sm90/sm90_fields.h"
 #include "plan/sm90/sm90_roles.h"
 
 namespace attnjit {
@@ -70,7 +69,7 @@ int raw_tiles(const Sm90Plan& plan) {
   return (plan.spec->upcasts_kv ? 2 : 1) * plan.num_raw_stages;
 }
 
-/// Of the words that the producer tells of each of them.
+/// Of the words that the producer publishes of each of them.
 int row_words_bytes(const Sm90Plan& plan) { return round_up(4 * raw_tiles(plan), 8); }
 
 void add_barriers(const Sm90Plan& plan, BarrierList& barriers) {
@@ -145,8 +144,9 @@ Sm90KvBytes sm90_kv_bytes(const SpecFacts& spec, int BN) {
 }
 
 std::int64_t sm90_key_scales_bytes(int BN, int v_stages, int raw_stages) {
-  constexpr int kNumbers = 3, kToldBytes = 16;
-  return std::int64_t{4} * kNumbers * BN * (v_stages + 1) + std::int64_t{kToldBytes} * raw_stages;
+  constexpr int kNumbers = 3, kPublishedBytes = 16;
+  return std::int64_t{4} * kNumbers * BN * (v_stages + 1) +
+         std::int64_t{kPublishedBytes} * raw_stages;
 }
 
 void sm90_size_tiles(const SpecFacts& spec, Sm90Plan& plan) {

@@ -12,6 +12,9 @@ namespace attnjit {
 /// Of an SM, with what the system takes of a CTA's.
 inline constexpr std::int64_t kSm90SmSmemBytes = 233472;
 
+/// Stages of K, and of tiles that are rewritten, at most.
+inline constexpr int kSm90MaxStages = 6, kSm90MaxRawStages = 4;
+
 /// A CTA's share of an SM's shared memory.
 std::int64_t sm90_smem_room(const Sm90Plan& plan);
 
@@ -27,7 +30,7 @@ Sm90KvBytes sm90_kv_bytes(const SpecFacts& spec, int BN);
 inline constexpr int kSm90StashBytes = 48;
 
 /// Bytes of the buffers of what the scales of a tile's keys are (templates/sm90/key_scales.cuh),
-/// one more than stages of V, and of what is told of each tile of V's rows.
+/// one more than stages of V, and of what is published of each raw tile of V.
 std::int64_t sm90_key_scales_bytes(int BN, int v_stages, int raw_stages);
 
 /// Sizes the tiles in shared memory, and finds O a place there.

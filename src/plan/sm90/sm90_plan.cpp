@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
 #include "plan/kernel/forward_support.h"
-#include "plan/sm90/sm90_fields.h"
+#include "plan/kernel/knobs.h"
+#include "plan/map/map_plan.h"
 #include "plan/sm90/sm90_heuristics.h"
 #include "plan/sm90/sm90_layout.h"
 #include "plan/sm90/sm90_roles.h"
@@ -17,6 +19,44 @@
 
 namespace attnjit {
 namespace {
+
+/// What a tuning row may choose.
+std::vector<Knob<Sm90Plan>> knobs_of(const Sm90Plan& plan) {
+  const bool transposes = plan.num_raw_stages > 0 && !plan.spec->upcasts_kv;  // e4m3
+  // A lane of the four warps that copy finds a row.
+  std::vector<std::int64_t> keys{64, 80, 96, 112, 128};
+  if (!plan.spec->copies_rows) keys.insert(keys.end(), {144, 160, 176, 192});
+  // A step of P is 32 keys.
+  if (transposes) keys = {64, 96, 128, 160, 192, 224};
+  // A lane upcasts a key.
+  if (plan.spec->upcasts_kv) keys = {64, 96, 128, 160, 192};
+  // A block of a map is whole tiles.
+  if (plan.mapped) std::erase_if(keys, [](std::int64_t one) { return kMapBlock % one != 0; });
+  std::vector<Knob<Sm90Plan>> all{
+      {"BN", &Sm90Plan::BN, std::move(keys)},
+      {"num_stages", &Sm90Plan::num_stages, {2, 3, 4, 5, kSm90MaxStages}},
+      {"num_q_stages", &Sm90Plan::num_q_stages, {1, 2}},
+  };
+  if (plan.num_consumers > 1) {
+    if (!plan.mapped && !plan.spec->upcasts_kv) {
+      all.push_back({"num_consumers", &Sm90Plan::num_consumers, {2, 3}});
+    }
+    all.push_back({"ping_pong", &Sm90Plan::ping_pong, {0, 1}});
+  }
+  if (plan.num_raw_stages > 0) {
+    all.push_back({"num_raw_stages",
+                   &Sm90Plan::num_raw_stages,
+                   {1, 2, 3, kSm90MaxRawStages},
+                   "num_row_stages"});
+  }
+  if (transposes) {
+    all.push_back({"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs, {0, 1, 2, 3, 4}});
+  }
+  all.push_back({"pair_tiles", &Sm90Plan::pair_tiles, {0, 1}});
+  if (plan.dynamic_schedule)
+    all.push_back({"dynamic_schedule", &Sm90Plan::dynamic_schedule, {0, 1}, "claims_work"});
+  return all;
+}
 
 /// Makes partitions of `keys` keys whole KV tiles: the longest that are, up to the one chosen.
 /// Errors: kInvalid for a tile of a tuning row that is none.
@@ -28,7 +68,7 @@ Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
                          plan.BN, keys);
   }
   int longest = kPartitionStep;
-  for (const Knob<Sm90Plan>& knob : sm90_forward_knobs(plan)) {
+  for (const Knob<Sm90Plan>& knob : knobs_of(plan)) {
     if (knob.name != "BN") continue;
     for (const std::int64_t value : knob.values) {
       if (value <= plan.BN && keys % value == 0) longest = static_cast<int>(value);
@@ -53,6 +93,15 @@ void complete(const SpecFacts& spec, Sm90Traits facts, Sm90Plan& plan) {
 
 }  // namespace
 
+std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan) {
+  return chosen_knobs(knobs_of(plan), plan);
+}
+
+void add_sm90(const SpecFacts& /*spec*/, const Sm90Plan& plan, nlohmann::ordered_json& json) {
+  add_fields(kSm90Fields, plan, json);
+  if (plan.low != nullptr) add_fields(kSm90Fields, *plan.low, json["small_tile_variant"]);
+}
+
 int sm90_packed_heads(const Sm90Plan& plan, const SpecFacts& spec) {
   return plan.pack_gqa ? spec.group : 1;
 }
@@ -63,7 +112,7 @@ Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tu
   Sm90Plan plan = sm90_choose_tile(spec, facts);
   const std::vector<TuningKnob> untuned = sm90_knobs(plan);
   if (tuned != nullptr) {
-    Status status = apply_knobs(sm90_forward_knobs(plan), "an sm_90a plan", *tuned, plan);
+    Status status = apply_knobs(knobs_of(plan), "an sm_90a plan", *tuned, plan);
     if (!status) return status.error();
     if (!resolved.is_e4m3) plan.num_v_stages = plan.num_stages;
   }

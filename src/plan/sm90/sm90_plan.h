@@ -47,7 +47,7 @@ struct Sm90Plan {
   /// that differ in length (kv_lens) the device finds whether it does.
   bool stream_k = false;
   /// Those that choose cut long work tiles of sequences that differ in length, where the device
-  /// finds it best (templates/common/cuts.cuh). Partitions are then the runs that there is room
+  /// finds it best (templates/common/cuts.cuh). Partitions are then the parts that there is room
   /// for.
   bool cuts = false;
   int partition_tiles = 0;  ///< KV tiles of each partition; 0: the launch says how many there are
@@ -87,7 +87,7 @@ struct Sm90Plan {
   /// has fewer consumers, with more registers and longer KV tiles.
   std::shared_ptr<const Sm90Plan> low;
 
-  /// Whether its runs are over sequences, whose heads have keys of their own
+  /// Whether its stream-K ranges are over sequences, whose heads have keys of their own
   /// (templates/common/sequence_ranges.cuh).
   bool head_stream_k() const { return stream_k && spec->lengths_differ; }
   /// Whether parts of tiles that launches cut lie in slots of the CTAs
@@ -102,8 +102,8 @@ struct Sm90Plan {
   /// Bytes of a published work tile (templates/common/work_tiles.cuh), which is stored 16 at a
   /// time.
   int work_bytes() const { return split ? 48 : 32; }
-  /// Bytes of a note that the producer tells with the K of a stage, where tiles are listed: a word,
-  /// and one more where a map has bits.
+  /// Bytes of a descriptor that the producer publishes with the K of a stage, where tiles are
+  /// listed: a word, and one more where a map has bits.
   int note_bytes() const { return map_bits ? 8 : 4; }
 };
 

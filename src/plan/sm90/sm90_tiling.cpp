@@ -210,14 +210,14 @@ double rising_time(const Sm90Rows& rows, const QueryTiling& tiling, const TileTi
   return busiest;
 }
 
-/// The time of full tiles where there are so many that all CTAs work as long.
-double shared_time(const Sm90Rows& rows, const TileTimes& times) {
+/// The time of all full tiles of a head.
+double time_of_head(const Sm90Rows& rows, const TileTimes& times) {
   double of_head = 0;
   for (std::int64_t left = rows.groups; left > 0; left -= rows.consumers) {
     const double keys = rows.keys - missing_keys(rows, left);
     of_head += times.of(std::min<std::int64_t>(left, rows.consumers), keys);
   }
-  return of_head * static_cast<double>(rows.heads) / rows.ctas;
+  return of_head;
 }
 
 QueryTiling best_of_growing_rows(const Sm90Rows& rows) {
@@ -249,7 +249,8 @@ QueryTiling best_of_growing_rows(const Sm90Rows& rows) {
     }
     best.time = least < even * kSm90Worthwhile ? least : even;
   } else if (rows.small_tiles || best.m_tiles <= kFewTiles) {
-    best.time = shared_time(rows, times);
+    // So many that all CTAs work as long.
+    best.time = time_of_head(rows, times) * static_cast<double>(rows.heads) / rows.ctas;
   }
   if (best.m_tiles < kPairedTiles) best.order = Order::kHeads;
   return best;
@@ -265,15 +266,10 @@ QueryTiling sm90_tiling(const Sm90Rows& rows) {
 
 double sm90_stream_k_time(const Sm90Rows& rows) {
   const TileTimes times(rows);
-  double of_head = 0;
-  if (!rows.pair_tiles) {
-    const auto tiles = static_cast<double>(quotient_up(rows.groups, rows.consumers));
-    of_head = tiles * times.of(rows.consumers, rows.keys);
-  }
-  for (std::int64_t left = rows.pair_tiles ? rows.groups : 0; left > 0; left -= rows.consumers) {
-    const double keys = rows.keys - missing_keys(rows, left);
-    of_head += times.of(std::min<std::int64_t>(left, rows.consumers), keys);
-  }
+  const double of_head = rows.pair_tiles
+                             ? time_of_head(rows, times)
+                             : static_cast<double>(quotient_up(rows.groups, rows.consumers)) *
+                                   times.of(rows.consumers, rows.keys);
   // A range begins and ends within a tile, and has a KV tile more than its share at most.
   return of_head * static_cast<double>(rows.heads) / std::max(rows.ctas, 1) +
          times.of(rows.consumers, rows.tile_keys);

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "plan/launch/query_tiling.h"
+#include "plan/launch/family_launch.h"
 
 namespace attnjit {
 

@@ -7,7 +7,8 @@
 
 #include <utility>
 
-#include "plan/kernel/json_fields.h"
+#include "plan/kernel/fields.h"
+#include "plan/kernel/partials.h"
 
 namespace attnjit {
 namespace {
@@ -24,17 +25,16 @@ int most_cluster_of(const SpecFacts& spec) {
 }
 
 /// What follows of the stages and of the cluster: shared memory and barriers, in their order.
-void lay_out(const SpecFacts& spec, Sm90MlaPlan& plan) {
+void lay_out(Sm90MlaPlan& plan) {
   MlaTiles& tiles = plan.tiles;
   // NOTE: not where K is upcast: consumers have no registers for it, and spilled 48 bytes; and a
   // CTA that upcasts for another one has that as its cluster's.
   tiles.joins = tiles.stream_k && tiles.cluster == 1 && tiles.upcast_blocks == 0;
-  tiles.couples = tiles.cluster == 1 && !tiles.own_v;
+  tiles.couples = tiles.cluster == 1 && !tiles.own_v();
   // One lane of each warp that read it hands memory back; what V has not of K, such as the rope's
   // block, is of the warpgroup that makes S. What a CTA upcasts for the other, both hand back to
   // it.
-  add_mla_barriers(spec,
-                   {.work = kConsumers * kWarps,
+  add_mla_barriers({.work = kConsumers * kWarps,
                     .q = kConsumers * kWarps,
                     .latent = kWarps * tiles.cluster,
                     .middle_block = kConsumers * kWarps * tiles.cluster,
@@ -44,8 +44,7 @@ void lay_out(const SpecFacts& spec, Sm90MlaPlan& plan) {
     plan.barriers.add_group("kBarJoin", "peer done", kConsumers * kWarps);
     plan.barriers.add("peer's results full", 1);
   }
-  lay_out_mla_smem(spec,
-                   {.p_bytes = kRecordBytes,
+  lay_out_mla_smem({.p_bytes = kRecordBytes,
                     .stash_bytes = MlaTiles::kStashBytes,
                     .q_name = "Q 0",
                     .work_name = "work tiles"},
@@ -53,13 +52,13 @@ void lay_out(const SpecFacts& spec, Sm90MlaPlan& plan) {
 }
 
 /// What a tuning row may choose.
-std::vector<Knob<MlaTiles>> knobs_of(const SpecFacts& spec, const MlaTiles& tiles) {
+std::vector<Knob<MlaTiles>> knobs_of(const MlaTiles& tiles) {
   // Even: the parity of a stage says whose tile it is. One of deep heads counts as two
   // (MlaTiles::barrier_stages).
   std::vector<std::int64_t> stages{2, 4, 6, 8};
-  if (tiles.own_v) stages = {1, 2};
+  if (tiles.own_v()) stages = {1, 2};
   std::vector<Knob<MlaTiles>> knobs{{"num_stages", &MlaTiles::num_stages, std::move(stages)}};
-  if (most_cluster_of(spec) > 1) knobs.push_back({"cluster", &MlaTiles::cluster, {1, 2}});
+  if (most_cluster_of(*tiles.spec) > 1) knobs.push_back({"cluster", &MlaTiles::cluster, {1, 2}});
   return knobs;
 }
 
@@ -81,7 +80,7 @@ Constants constants_of(const ResolvedSpec& resolved, const Sm90MlaPlan& plan) {
 void share_registers(const SpecFacts& spec, Sm90MlaPlan& plan) {
   const MlaTiles& tiles = plan.tiles;
   const bool one_box = !tiles.row_copies && tiles.box_keys == MlaTiles::kKeys;
-  const bool most = tiles.upcast_blocks > 0 || (tiles.row_copies && tiles.own_v);
+  const bool most = tiles.upcast_blocks > 0 || (tiles.row_copies && tiles.own_v());
   // Consumers whose half of O is narrow leave more to those that load, and to those that upcast K.
   const bool narrow = spec.ov_depth <= 256;
   const bool least = one_box && !narrow;
@@ -115,14 +114,12 @@ Result<Sm90MlaPlan> make_sm90_mla_plan(const ResolvedSpec& resolved, const Tunin
   tiles = mla_tiles(resolved);
   tiles.two_readers = true;
   // V of its own is handed back in the order in which it is loaded.
-  tiles.stage_loaders = tiles.own_v || tiles.row_copies ? 1 : 2;
+  tiles.stage_loaders = tiles.own_v() || tiles.row_copies ? 1 : 2;
   tiles.cluster = most_cluster_of(spec);
   share_registers(spec, plan);
-  Status chosen = choose_mla_tiles(
-      knobs_of(spec, tiles), "sm_90a", tuned, [&](Sm90MlaPlan& more) { lay_out(spec, more); },
-      plan);
+  Status chosen = choose_mla_tiles(knobs_of(tiles), "sm_90a", tuned, &lay_out, plan);
   if (!chosen) return chosen.error();
-  lay_out(spec, plan);
+  lay_out(plan);
   return plan;
 }
 
@@ -135,7 +132,7 @@ Status fill_from_sm90_mla(const Sm90MlaPlan& mla, KernelPlan& plan) {
   for (int i = 0; i < kConsumers; ++i) {
     roles.push_back({fmt::format("consumer {}", i), kWarps * (1 + i), kWarps});
   }
-  plan.partials.quad_order = tiles.split;
+  plan.partials.quad_order = splits(*tiles.spec);
   return filled;
 }
 
@@ -152,7 +149,7 @@ Status plan_sm90_mla(const TuningValues* tuned, KernelPlan& plan) {
 
 std::vector<TuningKnob> sm90_mla_knobs(const KernelPlan& plan) {
   const MlaTiles& tiles = plan.sm90_mla->tiles;
-  return chosen_knobs(knobs_of(plan.spec, tiles), tiles);
+  return chosen_knobs(knobs_of(tiles), tiles);
 }
 
 void add_sm90_mla(const SpecFacts& spec, const Sm90MlaPlan& plan, nlohmann::ordered_json& json) {
@@ -162,13 +159,13 @@ void add_sm90_mla(const SpecFacts& spec, const Sm90MlaPlan& plan, nlohmann::orde
   add_members(
       tiles, json, std::pair{"BM", MlaTiles::kRows}, std::pair{"BN", MlaTiles::kKeys},
       TILE(box_keys), std::pair{"num_consumers", kConsumers}, std::pair{"ctas_per_sm", 1},
-      TILE(num_stages), std::pair{"num_v_stages", tiles.own_v ? tiles.num_stages : 0},
+      TILE(num_stages), std::pair{"num_v_stages", tiles.own_v() ? tiles.num_stages : 0},
       std::pair{"num_q_stages", 1}, std::pair{"num_raw_stages", 0}, std::pair{"o_blocks", 0},
-      std::pair{"ping_pong", false}, TILE(pair_tiles), TILE(kv_lens),
+      std::pair{"ping_pong", false}, TILE(pair_tiles), std::pair{"kv_lens", spec.lengths_differ},
       std::pair{"dynamic_schedule", false}, TILE(row_copies), std::pair{"overlaps", true},
-      std::pair{"listed", tiles.skips_tiles}, std::pair{"mapped", false},
-      std::pair{"map_bits", false}, TILE(split), TILE(stream_k), TILE(partition_tiles),
-      std::pair{"rescale_by_row", spec.partition_keys > 0},
+      std::pair{"listed", tiles.spec->lists_tiles}, std::pair{"mapped", false},
+      std::pair{"map_bits", false}, std::pair{"split", splits(spec)}, TILE(stream_k),
+      TILE(partition_tiles), std::pair{"rescale_by_row", spec.partition_keys > 0},
       std::pair{"pack_gqa", mla_packed_heads(spec) == spec.group}, TILE(l2_bytes),
       std::pair{"producer_registers", plan.producer_registers},
       std::pair{"consumer_registers", plan.consumer_registers},

@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 import torch
+from vllm import envs as vllm_envs
 from vllm.config import set_current_vllm_config
 from vllm.distributed import parallel_state
 from vllm.engine.arg_utils import EngineArgs
@@ -76,8 +77,10 @@ def asked_by(folder, cache, **options):
                     continue
                 assert backend.get_name() == "ATTNJIT", (name, backend)
                 backend.get_builder_cls()(spec, [name], config, torch.device("cpu"))
-    # MLA's layers wait for their pages, those of images for their masks, and encoders for nothing.
-    if cache == "auto" and not early and not config.model_config.is_mm_prefix_lm:
+    # MLA's layers wait for their pages, those of images for their masks, batch-invariant ones for
+    # the most rows, and encoders for nothing.
+    if cache == "auto" and not early and not (
+            config.model_config.is_mm_prefix_lm or vllm_envs.VLLM_BATCH_INVARIANT):
         assert all(spec.get("mla") or spec.get("ragged_kv") for spec in asked), (
             "layers asked for nothing as they were made")
     return early + asked[len(early):]
@@ -131,6 +134,10 @@ def main(names):
             if name in shapes.WITH_LISTS:
                 compare(name, folder, service, "fp8_ds_mla", "--kv-cache-dtype", "fp8_ds_mla")
             compare(name, folder, service, "auto", "--page", "128", block_size=128)
+            vllm_envs.VLLM_BATCH_INVARIANT = True
+            compare(name, folder, service, "auto", "--batch-invariant", "4096,2048,64",
+                    max_num_batched_tokens=2048, max_num_seqs=64, enable_chunked_prefill=True)
+            del vllm_envs.VLLM_BATCH_INVARIANT
     print("vllm_keys: all right")
 
 

@@ -74,6 +74,15 @@ def main():
         assert all(one["num_q_heads"] == 32 and one["return_lse"] for one in ranks)
         assert len({json.dumps(one["mask"]) for one in ranks}) == 3  # two ranks', and none
 
+        # One kernel for all batches, whose parts fill half a GiB.
+        invariant = ("--batch-invariant", "4096,8192,256")
+        assert specs(folder, LLAMA, *invariant) == [
+            {**shared, "ragged": True, "partition_keys": 1024}]
+        latent = specs(folder, DEEPSEEK, "--tp", "8", "--drafts", "1", *invariant)
+        assert [(one["partition_keys"], "max_q_len" in one) for one in latent] == [(384, False)]
+        assert specs(folder, LLAMA, "--batch-invariant", "4096,8192", server="sglang") == [
+            {**shared, "page_size": 1, "ragged": True, "partition_keys": 1024}]
+
         sglang = specs(folder, LLAMA, server="sglang")
         assert sglang == [{**shared, "page_size": 1, "ragged": True},
                           {**shared, "page_size": 1, "num_partitions": 0, "max_q_len": 1}]
@@ -101,6 +110,10 @@ def main():
             assert done.returncode == 2 and text in done.stderr, done
         done = run(config, "--for", "sglang", "--dcp", "2")
         assert done.returncode == 2 and "vLLM's" in done.stderr, done
+        for server, numbers, text in (("vllm", "4096,8192", "3 numbers"), ("vllm", "0,1,1", "0,1,1"),
+                                      ("transformers", "1,2", "no such mode")):
+            done = run(config, "--for", server, "--batch-invariant", numbers)
+            assert done.returncode == 2 and text in done.stderr, done
         written = pathlib.Path(folder, "manifest.json")
         assert run(config, "--for", "vllm", "-o", str(written)).returncode == 0
         assert json.loads(written.read_text())["name"] == "llama"

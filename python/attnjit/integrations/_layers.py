@@ -102,6 +102,27 @@ def interleaved(sharing: int, rank: int, interleave: int) -> Dict[str, Any]:
     return _custom("interleaved", f"{position} <= p.whole[b] - q_len + q_row")
 
 
+#: Batch-invariant mode: places of a part of a list of keys, and the most bytes of partial results.
+INVARIANT_LIST = 512
+_INVARIANT_BYTES = 1 << 29
+
+
+def invariant_keys(elements: int, rows: int, context: int) -> int:
+    """The keys of a part in batch-invariant mode.
+
+    A row's bits must not depend on its batch, so that it depends on the configuration alone: parts
+    are as short as the memory for their results lets them be, at least 384 keys.
+
+    Args:
+        elements: of a row of O, of all heads together.
+        rows: the most that a step has.
+        context: the most keys of a request.
+    """
+    parts = max(1, _INVARIANT_BYTES // max(1, 4 * elements * rows))
+    keys = -(-context // parts)
+    return max(384, -(-keys // 64) * 64)
+
+
 def rows_of(server: Server) -> List[int]:
     """The rows that requests have in steps of decodes alone, and with drafts."""
     if server.partition_keys:

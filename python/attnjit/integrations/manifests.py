@@ -12,7 +12,8 @@ import sys
 from typing import Any, Dict, List
 
 from .._abi import command_path
-from ._layers import DSV32, EIGHT_BITS, TOKEN_SCALES, Layer, Server, vllm_specs
+from ._layers import (DSV32, EIGHT_BITS, INVARIANT_LIST, TOKEN_SCALES, Layer, Server,
+                      invariant_keys, vllm_specs)
 from ._sglang_layers import sglang_specs
 from ._transformers_layers import transformers_specs
 
@@ -46,6 +47,10 @@ def add_options(made: argparse.ArgumentParser) -> None:
                       help="--decode-context-parallel-size")
     made.add_argument("--images", choices=["free", "window"], default="",
                       help="rows of an image see all of it, or what their window has of it")
+    made.add_argument("--batch-invariant", type=_numbers, metavar="LEN,ROWS[,SEQS]",
+                      help="VLLM_BATCH_INVARIANT=1 of --max-model-len, --max-num-batched-tokens and "
+                      "--max-num-seqs, or --enable-deterministic-inference of --context-length and "
+                      "--chunked-prefill-size")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,19 +64,37 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def _invariant_keys(layer: Layer, layers: List[Layer], given: argparse.Namespace) -> int:
+    """The keys of a part, as the server's backend has them; 0: they are not fixed."""
+    if not given.batch_invariant:
+        return 0
+    context, rows = given.batch_invariant[:2]
+    if given.server == "sglang":  # all layers have the same
+        return invariant_keys(max(one.q_heads * (one.latent or one.ov_depth) for one in layers),
+                              rows, context)
+    if layer.topk:
+        return INVARIANT_LIST
+    if layer.latent:
+        return invariant_keys(layer.q_heads * given.dcp * layer.latent,
+                              given.batch_invariant[2] * (1 + given.drafts), context)
+    return invariant_keys(layer.q_heads * layer.qk_depth, rows, context)
+
+
 def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str, Any]]:
     """The specs of a model as `attnjit manifest --json` describes it, each once."""
     found: List[Dict[str, Any]] = []
-    for one in model["layers"]:
-        layer = Layer(**{name: one[name] for name in (
-            "q_heads", "kv_heads", "qk_depth", "ov_depth", "window", "softcap", "sink", "alibi",
-            "both_ways", "latent", "rope", "topk", "chunk")},
-                      images="" if one["both_ways"] or one["latent"] else given.images)
-        for_vllm = given.server == "vllm"
+    for_vllm = given.server == "vllm"
+    layers = [Layer(**{name: one[name] for name in (
+        "q_heads", "kv_heads", "qk_depth", "ov_depth", "window", "softcap", "sink", "alibi",
+        "both_ways", "latent", "rope", "topk", "chunk")},
+                    images="" if one["both_ways"] or one["latent"] else given.images)
+              for one in model["layers"]]
+    for layer in layers:
         pages = given.page or [64 if layer.latent and for_vllm else _PAGES[given.server]]
         for page, rank in ((page, rank) for page in pages for rank in range(given.dcp)):
             server = Server(given.arch or _ARCHS[0], given.dtype or model["dtype"], page,
                             given.kv_cache_dtype, given.drafts, head_scales=given.head_scales,
+                            partition_keys=_invariant_keys(layer, layers, given),
                             sharing=given.dcp, tree=given.tree)
             made = (vllm_specs(layer, server, rank) if for_vllm else
                     sglang_specs(layer, server) if given.server == "sglang" else
@@ -102,6 +125,10 @@ def main(arguments: List[str]) -> None:
                                    or given.kv_cache_dtype in (DSV32, TOKEN_SCALES)):
         parser().error(f"--for {given.server}: --dcp, --images, --head-scales, {TOKEN_SCALES} and "
                        f"{DSV32} are vLLM's")
+    numbers = {"vllm": 3, "sglang": 2}.get(given.server, 0)
+    if given.batch_invariant and len(given.batch_invariant) != numbers:
+        parser().error(f"--batch-invariant: {numbers} numbers are needed for {given.server}"
+                       if numbers else f"--batch-invariant: {given.server} has no such mode")
     model = model_of(given)
     head = {"name": given.name or model["name"],
             "source": "; ".join([given.config, *model["notes"]])}

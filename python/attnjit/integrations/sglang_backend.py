@@ -23,15 +23,13 @@ from sglang.srt.runtime_context import get_exec, get_spec
 from .. import AttnjitError, Mask, ScoreMod, paged_attention
 from .._device import architecture
 from . import sglang_service
-from ._layers import MOST_ROWS, Layer, Server
+from ._layers import MOST_ROWS, Layer, Server, invariant_keys
 from ._sglang_layers import sglang_mask, sglang_specs, sglang_types, tree_mask
 from ._specs import why_not as why_no_kernel
 from .sglang_service import launches, say_start, service
 from .sglang_tables import fill_page_tables, tree_bits
 
 _DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
-# What kernels whose parts do not depend on the batch may need beside their tensors.
-_INVARIANT_BYTES = 1 << 29
 #: What the start's line says, and docs/sglang.md.
 REFUSED = ("lists of keys (DSA, QSA), image tokens that see what is ahead, relative biases, caches "
            "of 8 bits but e4m3 with scales of tensors, caches of 4 bits, context parallelism")
@@ -142,19 +140,13 @@ def _follows_trees(runner: Any) -> bool:
 
 
 def partition_keys(runner: Any) -> int:
-    """The keys of a part where inference is deterministic, else 0.
-
-    A row's bits must not depend on its batch, so that it depends on the configuration alone: parts
-    are as short as the memory for their results lets them be, at least 384 keys.
-    """
+    """The keys of a part where inference is deterministic (invariant_keys), else 0."""
     if not get_exec().deterministic.enable_deterministic_inference:
         return 0
     layers = _layers_of(runner)
-    row_bytes = max((4 * one.tp_q_head_num * one.v_head_dim for one in layers), default=1)
+    elements = max((one.tp_q_head_num * one.v_head_dim for one in layers), default=1)
     rows = max(1, getattr(runner.server_args, "chunked_prefill_size", None) or 8192)
-    parts = max(1, _INVARIANT_BYTES // (row_bytes * rows))
-    keys = -(-runner.model_config.context_len // parts)
-    return max(384, -(-keys // 64) * 64)
+    return invariant_keys(elements, rows, runner.model_config.context_len)
 
 
 def _arch(runner: Any) -> Optional[str]:

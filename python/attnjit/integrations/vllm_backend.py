@@ -23,8 +23,8 @@ from vllm.v1.kv_cache_interface import KVQuantMode
 
 from .. import Mask, ScoreMod, alibi, attention, paged_attention
 from . import vllm_service
-from ._layers import (EIGHT_BITS, TOKEN_SCALES, Layer, Server, decode_rows, mask_of, types_of,
-                      vllm_specs)
+from ._layers import (EIGHT_BITS, TOKEN_SCALES, Layer, Server, decode_rows, invariant_keys, mask_of,
+                      types_of, vllm_specs)
 from ._specs import eight_bit_cache, why_not
 from .vllm_service import launches, raise_refused, say_start, service
 
@@ -33,8 +33,6 @@ _DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 _SIXTEEN_BITS = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 _LEAST_PAGE = 16
 _ENCODERS = (AttentionType.ENCODER, AttentionType.ENCODER_ONLY)
-# What kernels of batch-invariant mode may need beside their tensors: their parts' results.
-_INVARIANT_BYTES = 1 << 29
 #: What the start's line says, and docs/vllm.md.
 REFUSED = ("caches of 8 bits but e4m3 with scales of tensors, heads or tokens, caches of 4 bits, "
            "prefill context parallelism, HiSparse, windows and sinks beside MLA or decode context "
@@ -69,17 +67,11 @@ def _arch() -> Optional[str]:
     return None if capability is None else _ARCHITECTURES.get((capability.major, capability.minor))
 
 
-def partition_keys(vllm_config: Any, row_bytes: int, rows: int) -> int:
-    """The keys of a part in batch-invariant mode, else 0.
-
-    A row's bits must not depend on its batch, so that it depends on the configuration alone: parts
-    are as short as the memory for their results lets them be, at least 384 keys.
-    """
+def partition_keys(vllm_config: Any, elements: int, rows: int) -> int:
+    """The keys of a part in batch-invariant mode (invariant_keys), else 0."""
     if not envs.VLLM_BATCH_INVARIANT:
         return 0
-    parts = max(1, _INVARIANT_BYTES // max(1, row_bytes * rows))
-    keys = -(-vllm_config.model_config.max_model_len // parts)
-    return max(384, -(-keys // 64) * 64)
+    return invariant_keys(elements, rows, vllm_config.model_config.max_model_len)
 
 
 class _Content:
@@ -454,7 +446,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         self._prefix_window = getattr(model, "rswa_window", None)
         self._images = bool(getattr(model, "is_mm_prefix_lm", False))
         if envs.VLLM_BATCH_INVARIANT:
-            self._partition_keys = partition_keys(vllm_config, 4 * self.num_heads * self.head_size,
+            self._partition_keys = partition_keys(vllm_config, self.num_heads * self.head_size,
                                                   scheduler.max_num_batched_tokens)
         self._quantises = (self._eight_bits and not self.supports_quant_query_input
                            and self._types(prompts=True)["qkv_dtype"] == "e4m3")

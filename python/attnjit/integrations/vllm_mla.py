@@ -26,7 +26,8 @@ from vllm.v1.attention.backends.mla.sparse_utils import align_blocks_to_rows, fl
 from .. import Mask
 from .._mla import ROPE, mla_attention
 from . import vllm_service
-from ._layers import DSV32, EIGHT_BITS, Layer, Server, decode_rows, interleaved, vllm_specs
+from ._layers import (DSV32, EIGHT_BITS, INVARIANT_LIST, Layer, Server, decode_rows, interleaved,
+                      vllm_specs)
 from ._specs import why_not
 from .vllm_backend import (_ARCHITECTURES, _CAUSAL, _DTYPES, _LEAST_PAGE, _NO_MASK, _SIXTEEN_BITS,
                            REFUSED, _arch, partition_keys, rows_of_each, with_arrays)
@@ -261,7 +262,7 @@ class AttnjitMLAImpl(MLACommonImpl[MLACommonMetadata]):
     def configure(self, vllm_config: Any, rows: int) -> None:
         """What the engine's configuration says of the layer; `rows`: of a request's decode."""
         self._partition_keys = partition_keys(
-            vllm_config, 4 * self.num_heads * self.dcp_world_size * self.kv_lora_rank,
+            vllm_config, self.num_heads * self.dcp_world_size * self.kv_lora_rank,
             vllm_config.scheduler_config.max_num_seqs * rows)
         if self.dcp_world_size > 1:
             self._shared = Mask(interleaved(
@@ -407,7 +408,7 @@ class AttnjitSparseMLAImpl(SparseMLACommonImpl[AttnjitSparseMLAMetadata]):
     def configure(self, vllm_config: Any) -> None:
         """What the engine's configuration says of the layer."""
         if envs.VLLM_BATCH_INVARIANT:
-            self._partition_keys = _LIST_STEP * 8  # of a list's places
+            self._partition_keys = INVARIANT_LIST
 
     def _forward_mqa_kernel(self, q: Any, kv_cache: torch.Tensor, topk_indices: torch.Tensor,
                             valid_counts: torch.Tensor, *, layer: Any, block_size: int,

@@ -113,6 +113,10 @@ def case_of(text, given):
         case.head_scales |= one.head_scales
         case.manifest = (None if None in (case.manifest, one.manifest)
                          else (*case.manifest, *one.manifest))
+    if "VLLM_BATCH_INVARIANT" in case.environment and case.manifest is not None:
+        made = engines.options(case, "ATTNJIT", 0)
+        case.manifest += ("--batch-invariant", ",".join(str(made[name]) for name in (
+            "max_model_len", "max_num_batched_tokens", "max_num_seqs")))
     return case
 
 

@@ -144,7 +144,7 @@ WITH = {
         "method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4,
         "prompt_lookup_min": 1}}, manifest=("--drafts", "4")),
     "prefix": With({"enable_prefix_caching": True, "max_num_batched_tokens": 512}),
-    "invariant": With(environment={"VLLM_BATCH_INVARIANT": "1"}, manifest=None),
+    "invariant": With(environment={"VLLM_BATCH_INVARIANT": "1"}),
     "tp2": With({"tensor_parallel_size": 2}, manifest=("--tp", "2")),
     "dcp2": With({"tensor_parallel_size": 2, "decode_context_parallel_size": 2},
                  manifest=("--tp", "2", "--dcp", "2")),

@@ -103,7 +103,8 @@ def kernels(folder):
 
 
 def mistakes(folder):
-    for arguments, text in ((("config.json",), "--arch"), (("missing", "--arch", "sm_90a"), "missing")):
+    for arguments, text in ((("config.json",), "--arch"), (("missing", "--arch", "sm_90a"), "missing"),
+                            (("config.json", "--arch", "sm_90a", "--batch-invariant", "4096,8192"), "3 numbers")):
         done = attnjit(folder, "doctor", "--for", "vllm", *arguments)
         if "--arch" not in arguments and done.returncode in (0, 4):
             continue  # the GPU at hand says it

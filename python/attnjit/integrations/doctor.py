@@ -163,7 +163,7 @@ def text_of(said: Dict[str, Any], name: str) -> str:
 
 def main(arguments: List[str]) -> int:
     """Says what it found; returns the command's exit code."""
-    given = parser().parse_args(arguments)
+    given = manifests.parsed(parser(), arguments)
     try:
         said = examine(given)
     except AttnjitError as error:

@@ -53,6 +53,20 @@ def add_options(made: argparse.ArgumentParser) -> None:
                       "--chunked-prefill-size")
 
 
+def parsed(made: argparse.ArgumentParser, arguments: List[str]) -> argparse.Namespace:
+    """Arguments with these options; exits where the server has not what they ask for."""
+    given = made.parse_args(arguments)
+    if given.server != "vllm" and (given.dcp > 1 or given.images or given.head_scales
+                                   or given.kv_cache_dtype in (DSV32, TOKEN_SCALES)):
+        made.error(f"--for {given.server}: --dcp, --images, --head-scales, {TOKEN_SCALES} and "
+                   f"{DSV32} are vLLM's")
+    numbers = {"vllm": 3, "sglang": 2}.get(given.server, 0)
+    if given.batch_invariant and len(given.batch_invariant) != numbers:
+        made.error(f"--batch-invariant: {numbers} numbers are needed for {given.server}"
+                   if numbers else f"--batch-invariant: {given.server} has no such mode")
+    return given
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="attnjit manifest", description=__doc__.splitlines()[0])
     made.add_argument("config", help="config.json of the model")
@@ -118,17 +132,9 @@ def model_of(given: argparse.Namespace) -> Dict[str, Any]:
 
 def main(arguments: List[str]) -> None:
     """Writes a manifest; exits as the command does."""
-    given = parser().parse_args(arguments)
+    given = parsed(parser(), arguments)
     if given.kv_cache_dtype in EIGHT_BITS and given.arch is None:
         parser().error(f"--arch: is missing; allowed: {', '.join(_ARCHS)}")
-    if given.server != "vllm" and (given.dcp > 1 or given.images or given.head_scales
-                                   or given.kv_cache_dtype in (DSV32, TOKEN_SCALES)):
-        parser().error(f"--for {given.server}: --dcp, --images, --head-scales, {TOKEN_SCALES} and "
-                       f"{DSV32} are vLLM's")
-    numbers = {"vllm": 3, "sglang": 2}.get(given.server, 0)
-    if given.batch_invariant and len(given.batch_invariant) != numbers:
-        parser().error(f"--batch-invariant: {numbers} numbers are needed for {given.server}"
-                       if numbers else f"--batch-invariant: {given.server} has no such mode")
     model = model_of(given)
     head = {"name": given.name or model["name"],
             "source": "; ".join([given.config, *model["notes"]])}

@@ -149,13 +149,13 @@ class SparseProblem(Problem):
     def reference(self, launch, sequence):
         """float64, of one sequence."""
         rows = self.k.view(-1, self.k.shape[-1])[self.lists[launch][sequence].long()]
-        k = widened(rows) if self.cell["cache"] == "dsv32" else rows
+        k = upcast(rows) if self.cell["cache"] == "dsv32" else rows
         q, k = self.q[launch][sequence].double(), k.double()
         p = (torch.einsum("qhd,qkd->qhk", q, k) * SCALE).softmax(-1)
         return torch.einsum("qhk,qkd->qhd", p, k[..., :LATENT])[None]
 
 
-def widened(rows):
+def upcast(rows):
     """bf16, of rows of 656 bytes: a product is rounded."""
     latent = rows[..., :LATENT].contiguous().view(torch.float8_e4m3fn).float()
     scales = rows[..., LATENT:LATENT + 16].contiguous().view(torch.float32)

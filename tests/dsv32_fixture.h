@@ -74,7 +74,7 @@ class Dsv32Test : public KernelTest {
     ragged_lists.ragged = true;
     AttentionSpec capped = spec_of(arch, 20, 16, 64);
     capped.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
-    // Of 64 heads and fewer a CTA widens whole rows.
+    // Of 64 heads and fewer a CTA upcasts whole rows.
     AttentionSpec shared = spec_of(arch, 64, 64, 2048);
     shared.num_partitions = 0;
     AttentionSpec few = dense;

@@ -29,7 +29,7 @@ class MlaE4m3Test : public MlaTest {
     expect_passes(capped, {{{2}, {200, 70, 0}}});
   }
 
-  // A tile is asked for while the one before is widened, and where blocks are no two halves, a
+  // A tile is asked for while the one before is upcast, and where blocks are no two halves, a
   // block that it lands in comes free behind S of that one: who waits for it waits for ever. With
   // two stages, and many tiles.
   void check_odd_blocks_of_two_stages() {
@@ -95,9 +95,9 @@ class MlaE4m3Test : public MlaTest {
     const std::vector<Damage> damages = {
         {"mla/scales.cuh", {"kOfHeads ? work.batch : 0", "kOfHeads ? 0 : 0"}},
         {"mla/scales.cuh", {"    return key_scale<Config>", "    return 1.0f; key_scale<Config>"}},
-        {"mla/widening.cuh", {"(2 * (lane % 4) ^ lane / 4) << 4", "(2 * (lane % 4)) << 4"}},
-        {"mla/widening.cuh", {"part[row][2 * half + word]", "part[row][2 * half]"}},
-        {"mla/widening.cuh", {"from ^ 4 << 4", "from"}},
+        {"mla/upcasting.cuh", {"(2 * (lane % 4) ^ lane / 4) << 4", "(2 * (lane % 4)) << 4"}},
+        {"mla/upcasting.cuh", {"part[row][2 * half + word]", "part[row][2 * half]"}},
+        {"mla/upcasting.cuh", {"from ^ 4 << 4", "from"}},
         {"common/work_tiles.cuh", {"if (key >= work.kv_len ||", "if (key > work.kv_len ||"}},
     };
     for (const auto& [file, change] : some_of(arch_, damages)) {

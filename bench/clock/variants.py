@@ -53,7 +53,7 @@ def match_of(attnjit, spec):
                       "--timed-sms", "1", "-o", path], spec)
         with open(path, encoding="utf-8") as file:
             match = json.load(file)["rows"][0]["match"]
-    # With a bound of the rows a kernel is a decode's, and keys of another type are widened.
+    # With a bound of the rows a kernel is a decode's, and keys of another type are upcast.
     return {"max_q_len": 0, "kv_dtype": spec.get("kv_dtype"),
             **{name: match[name] for name in match if name not in FREE}}
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// e4m3 widened to 16-bit types. Each of its numbers is one of fp16 and of bf16, and NaN stays NaN.
+// e4m3 upcast to 16-bit types. Each of its numbers is one of fp16 and of bf16, and NaN stays NaN.
 #pragma once
 
 #include "common/ptx.cuh"
@@ -17,7 +17,7 @@ ATTNJIT_DEVICE u32 bf16_of_fp16(u32 pair) {
 /// NOTE: a pair of bf16 takes four instructions. The bits of the sign and of the rest, shifted, and
 /// a product with 2^120 are one more, and make a number of NaN.
 template <bool kBf16>
-ATTNJIT_DEVICE void widen_e4m3(u32 four, u32& low, u32& high) {
+ATTNJIT_DEVICE void upcast_e4m3(u32 four, u32& low, u32& high) {
   asm("{\n.reg .b16 first, second;\n"
       "mov.b32 {first, second}, %2;\n"
       "cvt.rn.f16x2.e4m3x2 %0, first;\n"
@@ -30,15 +30,15 @@ ATTNJIT_DEVICE void widen_e4m3(u32 four, u32& low, u32& high) {
   }
 }
 
-/// Stores 16 e4m3, widened: 32 bytes, whose halves the swizzle may have swapped. `to`: of the first
+/// Stores 16 e4m3, upcast: 32 bytes, whose halves the swizzle may have swapped. `to`: of the first
 /// half, counted from `offset` on, a multiple of 32.
 template <bool kBf16>
-ATTNJIT_DEVICE void store_widened(u32 to, u32 offset, const u32 (&narrow)[4]) {
+ATTNJIT_DEVICE void store_upcast(u32 to, u32 offset, const u32 (&narrow)[4]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     u32 wide[4];
-    widen_e4m3<kBf16>(narrow[2 * half], wide[0], wide[1]);
-    widen_e4m3<kBf16>(narrow[2 * half + 1], wide[2], wide[3]);
+    upcast_e4m3<kBf16>(narrow[2 * half], wide[0], wide[1]);
+    upcast_e4m3<kBf16>(narrow[2 * half + 1], wide[2], wide[3]);
     store_shared_v4((to ^ static_cast<u32>(half << 4)) + offset, wide[0], wide[1], wide[2],
                     wide[3]);
   }

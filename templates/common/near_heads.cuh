@@ -15,7 +15,7 @@ constexpr int kNearL2Bytes = 25'000'000;
 /// Of a key of a head and its value.
 template <class Config>
 inline constexpr int kKeyBytes = (Config::kQkDepth + Config::kOvDepth) *
-                                 (Config::kE4m3 || Config::kWidensKv ? 1 : 2);
+                                 (Config::kE4m3 || Config::kUpcastsKv ? 1 : 2);
 
 /// A tile's place among those of a run of heads that share L2, sorted by their rank.
 struct NearHeads {

@@ -54,30 +54,30 @@ struct TilesOf {
   /// released first.
   static constexpr int block_at(int i) { return i < kRopeBlocks ? kOvBlocks + i : i - kRopeBlocks; }
 
-  /// K is e4m3 in part or in whole, and threads widen it. Of the format dsv32 the rope's part is
+  /// K is e4m3 in part or in whole, and threads upcast it. Of the format dsv32 the rope's part is
   /// 16-bit.
-  static constexpr bool kWidened = Config::kWidenedBlocks > 0;
-  static_assert(!kWidened || Config::kWidenedBlocks == kOvBlocks ||
-                    Config::kWidenedBlocks == kQkBlocks,
+  static constexpr bool kUpcast = Config::kUpcastBlocks > 0;
+  static_assert(!kUpcast || Config::kUpcastBlocks == kOvBlocks ||
+                    Config::kUpcastBlocks == kQkBlocks,
                 "K's latent part is e4m3, or all of it");
 
-  /// Two CTAs with the heads of one position: each widens half of the blocks, for both.
-  static constexpr bool kWidensForPeer = kWidened && Config::kCluster > 1;
-  static_assert(!kWidensForPeer || (Config::kCluster == 2 && Config::kWidenedBlocks % 4 == 0 &&
-                                    Config::kWidenedBlocks < kQkBlocks),
+  /// Two CTAs with the heads of one position: each upcasts half of the blocks, for both.
+  static constexpr bool kUpcastsForPeer = kUpcast && Config::kCluster > 1;
+  static_assert(!kUpcastsForPeer || (Config::kCluster == 2 && Config::kUpcastBlocks % 4 == 0 &&
+                                     Config::kUpcastBlocks < kQkBlocks),
                 "each of two CTAs has every second pair of blocks");
-  /// The CTA that widens a block.
-  ATTNJIT_DEVICE static int widener_of(int block) { return block >> 1 & 1; }
+  /// The CTA that upcasts a block.
+  ATTNJIT_DEVICE static int upcaster_of(int block) { return block >> 1 & 1; }
 
   /// Where warps load the tiles of every second stage each (Config::kStageLoaders), the consumer
   /// that makes S of such a stage releases its own half of V before the other does. NOTE: not
   /// with partition_keys: S is a sum in the order of blocks, and a tile's stage depends on what the
   /// CTA had before, so that a row's last bits would depend on its batch.
   static constexpr bool kOwnHalfFirst = Config::kStageLoaders > 1 && Config::kPartitionTiles == 0;
-  /// Where threads widen K, the other half's blocks are full first (mla/widening.cuh). NOTE: what a
-  /// list shows comes with block_at(0), which is the first of both orders if it is the rope's.
+  /// Where threads upcast K, the other half's blocks are full first (mla/upcasting.cuh). NOTE: what
+  /// a list shows comes with block_at(0), which is the first of both orders if it is the rope's.
   static constexpr bool kOtherHalfFirst =
-      kWidened && kRopeBlocks > 0 && Config::kPartitionTiles == 0;
+      kUpcast && kRopeBlocks > 0 && Config::kPartitionTiles == 0;
   /// The same order, for a tile of which the consumer of that half of O makes S.
   ATTNJIT_DEVICE static int block_at(int i, int half) {
     if ((!kOwnHalfFirst && !kOtherHalfFirst) || i < kRopeBlocks) return block_at(i);

@@ -52,7 +52,7 @@ struct ListedRows {
     if constexpr (!Config::kRagged) list += static_cast<i64>(work.batch) * arguments.q_len;
     return list * Config::kTopk;
   }
-  /// NOTE: unsigned: a product with the sign takes two registers that widening has not.
+  /// NOTE: unsigned: a product with the sign takes two registers that upcasting has not.
   ATTNJIT_DEVICE static u32 page_of(int row) {
     return static_cast<u32>(row) / Config::kPoolPageSize;
   }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common/sequence_ranges.cuh"
-#include "mla/widening.cuh"
+#include "mla/upcasting.cuh"
 
 namespace attnjit::mla {
 
@@ -152,8 +152,8 @@ struct BoxCopies {
 
 /// Those of a kernel whose threads copy K.
 template <class Config, class... Types>
-using ThreadCopies = Either<TilesOf<Config>::kWidened, WideningCopies<Config, Types...>,
-                            RowCopies<Config, Types...>>;
+using ThreadCopies =
+    Either<TilesOf<Config>::kUpcast, UpcastCopies<Config, Types...>, RowCopies<Config, Types...>>;
 
 /// The producer's warp that loads Q in launches where no CTA has a second query tile
 /// (Producer::load_q_at_once()). Two others load boxes of K.
@@ -260,9 +260,9 @@ struct Producer {
     return place;
   }
 
-  /// The KV tiles of a work tile, which threads widen.
-  ATTNJIT_DEVICE void widen_tiles(const WorkTile& work) {
-    // NOTE: not behind the first tile as elsewhere: what is widened takes its time.
+  /// The KV tiles of a work tile, which threads upcast.
+  ATTNJIT_DEVICE void upcast_tiles(const WorkTile& work) {
+    // NOTE: not behind the first tile as elsewhere: what is upcast takes its time.
     load_q(work);
 #pragma unroll 1
     for (int tile = work.tile_end - 1; tile >= work.tile_begin; --tile) copies.load(tile);
@@ -315,8 +315,8 @@ struct Producer {
       if (work.tile_begin >= work.tile_end) continue;
       if constexpr (Config::kStashesLists) stash(list);
       copies.begin(work);
-      if constexpr (Tiles::kWidened) {
-        widen_tiles(work);
+      if constexpr (Tiles::kUpcast) {
+        upcast_tiles(work);
       } else {
         load_tiles(work);
       }

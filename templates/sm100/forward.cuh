@@ -25,7 +25,7 @@
 //   int batch
 //   const int* kv_offsets; int total_kv              where Config::kRaggedKv, for kv_lens: sequence
 //                                                    b has the keys from kv_offsets[b] on
-// where Config::kRowCopies or kWidensKv, for k_map and v_map,
+// where Config::kRowCopies or kUpcastsKv, for k_map and v_map,
 //   const unsigned char *k, *v; int num_pages        the number where there are pages
 //   i64 k_page_bytes, k_row_bytes, k_head_bytes, v_page_bytes, v_row_bytes, v_head_bytes
 //                                                    of a page, or of a sequence
@@ -50,7 +50,7 @@
 #include "sm100/softmax.cuh"
 #include "sm100/store.cuh"
 #include "sm100/tail.cuh"
-#include "sm100/widening.cuh"
+#include "sm100/upcasting.cuh"
 
 namespace attnjit::sm100 {
 
@@ -122,15 +122,15 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
     correct<Config, Mask>(Smem<Config>(opaque(base), arguments), Tmem<Config>{opaque(tmem)},
                           arguments, params);
     if constexpr (!Layout::kPair) named_barrier_arrive(kTeardownBarrier, kTeardownThreads);
-  } else if (Config::kWidensKv && warp >= Layout::kWideningWarp) {
-    if constexpr (Config::kWidensKv) {
-      if constexpr (Config::kWideningRegisters > Layout::kLaunchRegisters) {
-        setmaxnreg_inc<Config::kWideningRegisters>();
+  } else if (Config::kUpcastsKv && warp >= Layout::kUpcastWarp) {
+    if constexpr (Config::kUpcastsKv) {
+      if constexpr (Config::kUpcastRegisters > Layout::kLaunchRegisters) {
+        setmaxnreg_inc<Config::kUpcastRegisters>();
       } else {
-        setmaxnreg_dec<Config::kWideningRegisters>();
+        setmaxnreg_dec<Config::kUpcastRegisters>();
       }
-      widen<Config, Mask>(Smem<Config>(opaque(base), arguments), arguments, params,
-                          warp - Layout::kWideningWarp);
+      upcast<Config, Mask>(Smem<Config>(opaque(base), arguments), arguments, params,
+                           warp - Layout::kUpcastWarp);
     }
   } else {
     // Jobs that one thread each does.
@@ -151,7 +151,7 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
       if (warp == Layout::kMmaWarp && own.leads()) {
         multiply<Config, Mask>(own, Tmem<Config>{opaque(tmem)}, arguments, params);
       } else if (!Config::kRowCopies && warp == Layout::kLoadWarp) {
-        if constexpr (Config::kWidensKv) {
+        if constexpr (Config::kUpcastsKv) {
           load_queries<Config, Mask>(own, arguments, params);
         } else {
           load<Config, Mask>(own, arguments, params);

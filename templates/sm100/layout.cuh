@@ -48,13 +48,13 @@ constexpr bool takes_over() {
 /// (common/blocks.cuh).
 template <class Config>
 struct LayoutOf {
-  /// Of Q and K, and of P and V but where these are widened.
+  /// Of Q and K, and of P and V but where these are upcast.
   static constexpr MmaOperand kOperand = Config::kE4m3   ? MmaOperand::kE4m3
                                          : Config::kBf16 ? MmaOperand::kBf16
                                                          : MmaOperand::kFp16;
-  /// Of P and V. Widened V is fp16, which holds each number of e4m3, and takes half of the
+  /// Of P and V. Upcast V is fp16, which holds each number of e4m3, and takes half of the
   /// instructions of bf16.
-  static constexpr MmaOperand kPvOperand = Config::kWidensKv ? MmaOperand::kFp16 : kOperand;
+  static constexpr MmaOperand kPvOperand = Config::kUpcastsKv ? MmaOperand::kFp16 : kOperand;
   static constexpr int kElementBytes = Config::kE4m3 ? 1 : 2;
   /// Columns in 16 bytes, which TMA and the swizzles move as one.
   static constexpr int kUnitColumns = 16 / kElementBytes;
@@ -81,19 +81,19 @@ struct LayoutOf {
                 "S is read in batches of 32 columns, and a thread's row of it fits its registers");
 
   // Warps by rank in the CTA: softmax, correction, a warpgroup that has a warp a job, and where K
-  // and V are widened one that widens them.
+  // and V are upcast one that upcasts them.
   static constexpr int kCorrectionWarp = 4 * Config::kSoftmaxWarpgroups;
   static constexpr int kMmaWarp = kCorrectionWarp + 4;
   static constexpr int kLoadWarp = kMmaWarp + 1;
   static constexpr int kStoreWarp = kMmaWarp + 2;
   static constexpr int kSpareWarp = kMmaWarp + 3;
-  static constexpr int kWideningWarp = kSpareWarp + 1;
-  static_assert(Config::kThreads == 32 * (kWideningWarp + Config::kWideningWarps),
+  static constexpr int kUpcastWarp = kSpareWarp + 1;
+  static_assert(Config::kThreads == 32 * (kUpcastWarp + Config::kUpcastWarps),
                 "every warp has a job");
   static constexpr int kLaunchRegisters = 65536 / Config::kThreads / 8 * 8;  // per thread
   static_assert(Config::kSoftmaxWarpgroups * Config::kSoftmaxRegisters +
                         Config::kCorrectionRegisters + Config::kOtherRegisters +
-                        Config::kWideningWarps / 4 * Config::kWideningRegisters <=
+                        Config::kUpcastWarps / 4 * Config::kUpcastRegisters <=
                     kLaunchRegisters * (Config::kThreads / 128),
                 "setmaxnreg waits for ever for registers that the CTA was not launched with");
 
@@ -112,8 +112,8 @@ struct LayoutOf {
   /// Where partitions have fixed keys a row's bits are its own: a warpgroup has a query tile to
   /// itself, also where the other has no rows.
   static constexpr bool kAlwaysTwo = Config::kPartitionTiles > 0 && !kOneO;
-  static_assert(!Config::kWidensKv || (!Config::kE4m3 && Config::kQkStages == 1),
-                "K and V are widened to 16 bits, whole tiles");
+  static_assert(!Config::kUpcastsKv || (!Config::kE4m3 && Config::kQkStages == 1),
+                "K and V are upcast to 16 bits, whole tiles");
   /// Q is copied to tensor memory, from where the products read it.
   static constexpr bool kQInTmem = Config::kTmemQ >= 0;
 
@@ -219,7 +219,7 @@ struct LayoutOf {
   static constexpr bool kPaged = Config::kPageSize > 0;
   static constexpr int kBoxRows = Config::kBoxRows;
   /// K and V come by TMA. Elsewhere threads load them.
-  static constexpr bool kBoxesOfKeys = !Config::kRowCopies && !Config::kWidensKv;
+  static constexpr bool kBoxesOfKeys = !Config::kRowCopies && !Config::kUpcastsKv;
   static_assert(!kBoxesOfKeys || (Config::kTileN % kBoxRows == 0 && kBoxRows % 8 == 0 &&
                                   (!kPaged || Config::kPageSize % kBoxRows == 0)),
                 "a tile and a page are whole boxes, of whole swizzle patterns");
@@ -234,7 +234,7 @@ struct LayoutOf {
   /// A CTA has one work tile, or walks several: then what one used is handed on to the next.
   static_assert(!Config::kCounted || (Config::kAnnounced && !kKvLens && !Config::kSplit),
                 "a warp that counts work tiles off announces them");
-  static_assert(!takes_over<Config>() || (Config::kCounted && !Config::kWidensKv),
+  static_assert(!takes_over<Config>() || (Config::kCounted && !Config::kUpcastsKv),
                 "the load warp's thread asks for a work tile, and a warp announces it");
   static_assert(!Config::kTrims || Config::kOneWorkTile || Config::kAnnounced,
                 "one warp asks what an expression shows");

@@ -123,7 +123,7 @@ struct Products {
       if (!Layout::kOOverQ && last_of_q) tcgen05_commit<Layout::kPair>(smem.q_empty(tile));
     }
     // NOTE: also where a CTA has one work tile. With a constant parity the compiler keeps more in
-    // registers, and kernels that widen K and V spilt 96 bytes.
+    // registers, and kernels that upcast K and V spilt 96 bytes.
     if (product && new_q) q_parity ^= 1u << tile;
   }
 

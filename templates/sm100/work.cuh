@@ -192,7 +192,7 @@ struct SequenceTiling {
   enum : int { kTilePositions = Config::kNumQo * LayoutOf<Config>::kTileStep };
   // By the clock, of launches of equal tiles.
   enum : int {
-    kFewTicks = Config::kWidensKv ? 6 : 9,
+    kFewTicks = Config::kUpcastsKv ? 6 : 9,
     kFullTicks = 10,
     kTileTicks = LayoutOf<Config>::kOOverQ ? 30 : 6
   };
@@ -228,7 +228,7 @@ inline constexpr bool kSaysFirstKey = Config::kTrims&& Config::kPageSize > 0;
 template <class Config, class Mask, class Params>
 ATTNJIT_DEVICE int first_key_of(const WorkTile& work, const Params& params) {
   using Layout = LayoutOf<Config>;
-  if constexpr (Mask::kFromZero || !(Layout::kPaged || Config::kWidensKv)) return 0;
+  if constexpr (Mask::kFromZero || !(Layout::kPaged || Config::kUpcastsKv)) return 0;
   if constexpr (kSaysFirstKey<Config>) return work.first_key;
   int first = work.first_position;
   if constexpr (Layout::kPair) first -= cluster_rank() * Layout::kPositions;

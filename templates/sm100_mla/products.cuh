@@ -21,11 +21,11 @@ struct ProductWarp {
   int work_parity = 0;
 
   /// NOTE: the tensor cores read through the async proxy what cp.async wrote through the generic
-  /// one. Who widens a block fences itself.
+  /// one. Who upcasts a block fences itself.
   ATTNJIT_DEVICE void await_block(int block) const {
     smem.wait(smem.kv_full(ring.stage, block), ring.parity);
     if constexpr (Config::kRowCopies) {
-      if (block >= Config::kWidenedBlocks) fence_proxy_async_shared();
+      if (block >= Config::kUpcastBlocks) fence_proxy_async_shared();
     }
   }
   /// Hands a block back when this warp's products so far are done. Of a cluster each CTA loads

@@ -26,7 +26,7 @@ struct BoxCopies {
   const Arguments& arguments;
   int lane;
   Ring k_ring = {};       ///< of the tiles that are multiplied
-  Ring k_rows_ring = {};  ///< where K is widened, of its rows
+  Ring k_rows_ring = {};  ///< where K is upcast, of its rows
   Ring v_ring = {};
   WorkTile work = {};
   int kv_head = 0;
@@ -107,7 +107,7 @@ struct BoxCopies {
   ATTNJIT_DEVICE void end() const {
     if constexpr (Layout::kHasRows) {
       if (lane == 0) {
-        if constexpr (Config::kWidensKv) RowsOf<Config, true>::end(smem, k_rows_ring);
+        if constexpr (Config::kUpcastsKv) RowsOf<Config, true>::end(smem, k_rows_ring);
         RowsOf<Config, false>::end(smem, v_ring);
       }
       __syncwarp();
@@ -115,10 +115,10 @@ struct BoxCopies {
   }
   ATTNJIT_DEVICE void load_k(int tile, int place) {
     using Copies = CopiesOf<Config, true>;
-    Ring& ring = Config::kWidensKv ? k_rows_ring : k_ring;
+    Ring& ring = Config::kUpcastsKv ? k_rows_ring : k_ring;
     load_kv<Copies>(ring, arguments.k_map, Copies::full(smem, ring.stage), tile, place);
     // A list's notes lie with the stages of K (sm90/tile_notes.cuh).
-    if constexpr (Config::kWidensKv) k_ring.advance(Config::kStages);
+    if constexpr (Config::kUpcastsKv) k_ring.advance(Config::kStages);
   }
   ATTNJIT_DEVICE void load_v(int tile, int place) {
     using Copies = CopiesOf<Config, false>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sm_90a attention forward kernel: a producer warpgroup that loads by TMA, another one where K
-// is widened, and one to three consumer warpgroups that compute by wgmma.
+// is upcast, and one to three consumer warpgroups that compute by wgmma.
 //
 // Config: the plan's constants (sm90/layout.cuh says what must hold of them). Mask and ScoreMod:
 // see common/mask.cuh and common/score_mod.cuh. Arguments has
@@ -52,8 +52,8 @@
 #include "sm90/row_copies.cuh"
 #include "sm90/tile_copies.cuh"
 #include "sm90/transposer.cuh"
+#include "sm90/upcaster.cuh"
 #include "sm90/warp_producer.cuh"
-#include "sm90/widener.cuh"
 
 namespace attnjit::sm90 {
 
@@ -149,14 +149,14 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
       if constexpr (Config::kE4m3) {
         if (own >= 0) Transposer<Config, Arguments>{smem, arguments, own, lane}.run();
       } else {
-        if (own >= 0) Widener<Config, Arguments, false>{smem, arguments, own, lane}.run();
+        if (own >= 0) Upcaster<Config, Arguments, false>{smem, arguments, own, lane}.run();
       }
     }
   } else if (kProducers == 2 && warpgroup == 1) {
     setmaxnreg_dec<Config::kProducerRegisters>();
-    if constexpr (Config::kWidensKv) {
+    if constexpr (Config::kUpcastsKv) {
       const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3;
-      Widener<Config, Arguments, true>{smem, arguments, warp, static_cast<int>(threadIdx.x & 31u)}
+      Upcaster<Config, Arguments, true>{smem, arguments, warp, static_cast<int>(threadIdx.x & 31u)}
           .run();
     }
   } else if (LayoutOf<Config>::kIdle > 0 && warpgroup >= kProducers + Config::kConsumers) {

@@ -84,7 +84,7 @@ constexpr bool places_rows_anew() {
 /// (sm90/published_list.cuh). Elsewhere each finds it by itself, and none could claim it.
 template <class Config>
 constexpr bool publishes_work() {
-  return Config::kRowCopies && !Config::kE4m3 && !Config::kWidensKv && cuts_tiles<Config>();
+  return Config::kRowCopies && !Config::kE4m3 && !Config::kUpcastsKv && cuts_tiles<Config>();
 }
 /// What it publishes of a work tile, in two slots.
 constexpr int kPublishBytes = 48;
@@ -130,17 +130,17 @@ inline constexpr int kOwnedRows = kConsumerRows / kPackedHeads<Config>* kPackedH
 
 /// Tiles lie in blocks of columns (common/blocks.cuh): [block][row]. NOTE: of 8-bit operands wgmma
 /// takes K-major ones only, so V of e4m3 is transposed (sm90/transposer.cuh). Its tiles have no
-/// swizzle: [16 keys][column], 16 bytes each. Where Q has 16 bits, K and V of e4m3 are widened to
-/// its type (sm90/widener.cuh). As they come, their blocks have kKvRowBytes columns, and the
+/// swizzle: [16 keys][column], 16 bytes each. Where Q has 16 bits, K and V of e4m3 are upcast to
+/// its type (sm90/upcaster.cuh). As they come, their blocks have kKvRowBytes columns, and the
 /// swizzle of as many bytes.
 template <class Config>
 struct LayoutOf {
   static constexpr WgmmaOperand kOperand = Config::kE4m3   ? WgmmaOperand::kE4m3
                                            : Config::kBf16 ? WgmmaOperand::kBf16
                                                            : WgmmaOperand::kFp16;
-  /// Of P V. NOTE: where V is widened it is fp16, whatever Q is: e4m3 takes about half of the
+  /// Of P V. NOTE: where V is upcast it is fp16, whatever Q is: e4m3 takes about half of the
   /// instructions that bf16 takes, and P of fp16 loses less. kPBias keeps small ones.
-  static constexpr WgmmaOperand kPvOperand = Config::kWidensKv ? WgmmaOperand::kFp16 : kOperand;
+  static constexpr WgmmaOperand kPvOperand = Config::kUpcastsKv ? WgmmaOperand::kFp16 : kOperand;
   static constexpr int kElementBytes = Config::kE4m3 ? 1 : 2;
   /// Elements in 16 bytes, in the row of a block, and in the row of A of a wgmma.
   static constexpr int kChunkElements = 16 / kElementBytes;
@@ -164,8 +164,8 @@ struct LayoutOf {
   static_assert(Config::kTileN % kStepElements == 0 && Config::kTileN >= kStepElements &&
                     Config::kTileN <= 256,
                 "a KV tile is one wgmma wide and whole steps of P long");
-  /// Warpgroups before the consumers: the one that loads, and the one that widens K.
-  static constexpr int kProducers = Config::kWidensKv ? 2 : 1;
+  /// Warpgroups before the consumers: the one that loads, and the one that upcasts K.
+  static constexpr int kProducers = Config::kUpcastsKv ? 2 : 1;
   /// Warpgroups without work, which give their registers to the others.
   static constexpr int kIdle =
       Config::kThreads / kWarpgroupThreads - kProducers - Config::kConsumers;
@@ -231,24 +231,24 @@ struct LayoutOf {
   /// Of e4m3, from 16 keys of V to the next.
   static constexpr int kVChunkBytes = kPvColumns * 16;
   /// Tiles land as rows that warps rewrite: those of V, or of K and of V.
-  static constexpr bool kHasRows = Config::kE4m3 || Config::kWidensKv;
-  static_assert(!Config::kWidensKv || (!Config::kE4m3 && Config::kTileN % 32 == 0 &&
-                                       Config::kQkDepth % 16 == 0 && Config::kOvDepth % 16 == 0 &&
-                                       (Config::kKvRowBytes == 64 || Config::kKvRowBytes == 128)),
-                "a lane widens a key, 16 columns at a time");
+  static constexpr bool kHasRows = Config::kE4m3 || Config::kUpcastsKv;
+  static_assert(!Config::kUpcastsKv || (!Config::kE4m3 && Config::kTileN % 32 == 0 &&
+                                        Config::kQkDepth % 16 == 0 && Config::kOvDepth % 16 == 0 &&
+                                        (Config::kKvRowBytes == 64 || Config::kKvRowBytes == 128)),
+                "a lane upcasts a key, 16 columns at a time");
   /// Blocks of columns of K and V as copies bring them.
-  static constexpr int kCopiedColumns = Config::kWidensKv ? Config::kKvRowBytes : kBlockElements;
-  static constexpr int kCopiedElementBytes = Config::kWidensKv ? 1 : kElementBytes;
+  static constexpr int kCopiedColumns = Config::kUpcastsKv ? Config::kKvRowBytes : kBlockElements;
+  static constexpr int kCopiedElementBytes = Config::kUpcastsKv ? 1 : kElementBytes;
   static constexpr int kCopiedRowBytes = kCopiedColumns * kCopiedElementBytes;
   static constexpr int kCopiedBlockBytes =
-      Config::kWidensKv ? Config::kTileN * Config::kKvRowBytes : kKvBlockBytes;
+      Config::kUpcastsKv ? Config::kTileN * Config::kKvRowBytes : kKvBlockBytes;
   static constexpr int kCopiedKBlocks = ceil_div(Config::kQkDepth, kCopiedColumns);
   static constexpr int kCopiedVBlocks = ceil_div(Config::kOvDepth, kCopiedColumns);
   /// A stage of V's rows, and of K's.
   static constexpr int kVRowsBytes = kHasRows ? kCopiedVBlocks * kCopiedBlockBytes : 0;
-  static constexpr int kKRowsBytes = Config::kWidensKv ? kCopiedKBlocks * kCopiedBlockBytes : 0;
+  static constexpr int kKRowsBytes = Config::kUpcastsKv ? kCopiedKBlocks * kCopiedBlockBytes : 0;
   /// Their words.
-  static constexpr int kRowWords = (Config::kWidensKv ? 2 : 1) * Config::kRowStages;
+  static constexpr int kRowWords = (Config::kUpcastsKv ? 2 : 1) * Config::kRowStages;
 
   static_assert(Config::kQOffset % kSwizzlePeriod == 0 && Config::kKOffset % kSwizzlePeriod == 0 &&
                     Config::kVOffset % kSwizzlePeriod == 0 && kKBytes % kSwizzlePeriod == 0 &&
@@ -450,7 +450,7 @@ struct RowsOf {
 
 /// Whether copies of K, or of V, land as rows.
 template <class Config, bool kIsK>
-constexpr bool kLandsAsRows = Config::kWidensKv || (Config::kE4m3 && !kIsK);
+constexpr bool kLandsAsRows = Config::kUpcastsKv || (Config::kE4m3 && !kIsK);
 
 /// Where they land, and how. Each is published to who rewrites them.
 template <class Config, bool kIsK>

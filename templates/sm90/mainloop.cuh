@@ -81,11 +81,11 @@ struct Mainloop {
   static constexpr bool kInPlace = !Config::kE4m3 && !keys_have_scales<Config>();
   static constexpr bool kPvBf16 = Layout::kPvOperand == WgmmaOperand::kBf16;
   /// Whether tiles after a first one look for maxima only where they must. NOTE: not where P is
-  /// e4m3, which is saturated so soon that many tiles would; not where K and V are widened, whose P
+  /// e4m3, which is saturated so soon that many tiles would; not where K and V are upcast, whose P
   /// has a bias; not where a row's bits must not depend on the rows beside it. With more columns of
   /// V it gains nothing, since products are the bound.
   static constexpr bool kFollows =
-      !Config::kE4m3 && !Config::kWidensKv && !Config::kRescaleByRow && Layout::kPvColumns <= 128;
+      !Config::kE4m3 && !Config::kUpcastsKv && !Config::kRescaleByRow && Layout::kPvColumns <= 128;
   /// Whether P V of a tile whose rows see no more is multiplied where P V before a masked tile is,
   /// for compile time. NOTE: of tiles of more keys the loop of full tiles grows by an eighth, and
   /// three consumers would spill; ptxas would serialise products beside scores or sums that are
@@ -95,7 +95,7 @@ struct Mainloop {
   /// Whether the address of Q is found anew with each tile. NOTE: of one that stays as it is ptxas
   /// keeps a descriptor for each step of Q, for which registers lack beside numbers that are added.
   static constexpr bool kFindsQ = stashes_work<Config>() && Config::kQStages == 1 &&
-                                  Config::kQkDepth > 192 && !Config::kE4m3 && !Config::kWidensKv &&
+                                  Config::kQkDepth > 192 && !Config::kE4m3 && !Config::kUpcastsKv &&
                                   reads_numbers<ScoreMod>();
   /// Where O is staged: in memory of its own, if at all, or in Q's, which it then holds until it is
   /// stored.
@@ -151,9 +151,9 @@ struct Mainloop {
   }
 
   /// Which group's bits of a note are its own. NOTE: of a number that stays as it is ptxas keeps
-  /// the bits, for which registers lack where K and V are widened and sequences differ.
+  /// the bits, for which registers lack where K and V are upcast and sequences differ.
   ATTNJIT_DEVICE int own_bits() const {
-    constexpr bool kMade = stashes_work<Config>() && Config::kWidensKv && kLengthsDiffer<Config>;
+    constexpr bool kMade = stashes_work<Config>() && Config::kUpcastsKv && kLengthsDiffer<Config>;
     return kMade ? static_cast<int>(opaque(static_cast<u32>(rank))) : rank;
   }
 
@@ -294,9 +294,9 @@ struct Mainloop {
       interpreted_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
     } else {
       // NOTE: beside 256 columns of O more elements on their way would spill. Of tensors it takes
-      // 1.08 of the time, so that is kept to where K and V are widened.
+      // 1.08 of the time, so that is kept to where K and V are upcast.
       constexpr bool kFew =
-          Layout::kPvColumns > 192 && (loads_bools<Mask>() ? Config::kWidensKv : Config::kMapped);
+          Layout::kPvColumns > 192 && (loads_bools<Mask>() ? Config::kUpcastsKv : Config::kMapped);
       visible_columns<Mask, Config::kTileN / 2, kFew>(bits, rows.scores, params);
     }
   }

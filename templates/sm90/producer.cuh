@@ -120,7 +120,7 @@ struct Producer {
 
   /// Publishes the end.
   ATTNJIT_DEVICE void end() {
-    if constexpr (Config::kWidensKv) RowsOf<Config, true>::end(smem, k_ring);
+    if constexpr (Config::kUpcastsKv) RowsOf<Config, true>::end(smem, k_ring);
     if constexpr (Layout::kHasRows) RowsOf<Config, false>::end(smem, v_ring);
 #pragma unroll 1
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {

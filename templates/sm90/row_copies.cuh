@@ -36,7 +36,7 @@ struct RowCopies {
   int warp;
   int lane;
   Ring k_ring = {};       ///< of the tiles that are multiplied
-  Ring k_rows_ring = {};  ///< where K is widened, of its rows
+  Ring k_rows_ring = {};  ///< where K is upcast, of its rows
   Ring v_ring = {};
   WorkTile work = {};
   int kv_head = 0;
@@ -104,12 +104,12 @@ struct RowCopies {
     ring.advance(Copies::kStages);
   }
   ATTNJIT_DEVICE void load_k(int tile, Place place) {
-    Ring& ring = Config::kWidensKv ? k_rows_ring : k_ring;
+    Ring& ring = Config::kUpcastsKv ? k_rows_ring : k_ring;
     load_kv<CopiesOf<Config, true>, Config::kQkDepth>(
         ring, arguments.k + kv_head * arguments.k_head_bytes, arguments.k_page_bytes,
         arguments.k_row_bytes, tile, place);
     // A list's notes lie with the stages of K (sm90/tile_notes.cuh).
-    if constexpr (Config::kWidensKv) k_ring.advance(Config::kStages);
+    if constexpr (Config::kUpcastsKv) k_ring.advance(Config::kStages);
   }
   ATTNJIT_DEVICE void load_v(int tile, Place place) {
     load_kv<CopiesOf<Config, false>, Config::kOvDepth>(
@@ -120,7 +120,7 @@ struct RowCopies {
   ATTNJIT_DEVICE void finish() const {}
   /// After the last tile: publishes the end to who rewrites rows.
   ATTNJIT_DEVICE void end() const {
-    if constexpr (Config::kWidensKv) end_rows<RowsOf<Config, true>>(k_rows_ring);
+    if constexpr (Config::kUpcastsKv) end_rows<RowsOf<Config, true>>(k_rows_ring);
     if constexpr (Layout::kHasRows) end_rows<RowsOf<Config, false>>(v_ring);
   }
 

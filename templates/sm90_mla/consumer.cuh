@@ -77,12 +77,12 @@ struct Consumer {
   /// another one, whose wait is for both CTAs, what was read is released for the cluster.
   ATTNJIT_DEVICE void release_v(const Ring& at, int first) const {
     if (lane != 0) return;
-    if constexpr (Layout::kWidensForPeer) fence_release_shared();
+    if constexpr (Layout::kUpcastsForPeer) fence_release_shared();
 #pragma unroll
     for (int block = first; block < first + O::kWide; ++block) {
       const u32 empty = smem.kv_empty(at.stage, block);
-      if constexpr (Layout::kWidensForPeer) {
-        mbarrier_arrive_relaxed_at(empty, Layout::widener_of(block));
+      if constexpr (Layout::kUpcastsForPeer) {
+        mbarrier_arrive_relaxed_at(empty, Layout::upcaster_of(block));
       } else {
         mbarrier_arrive(empty);
       }
@@ -129,10 +129,10 @@ struct Consumer {
 
   // ---- Products
 
-  /// Blocks that threads copied, and did not widen: who does that fences.
-  static constexpr bool kFencesLatent = Config::kRowCopies && !Layout::kWidened;
+  /// Blocks that threads copied, and did not upcast: who does that fences.
+  static constexpr bool kFencesLatent = Config::kRowCopies && !Layout::kUpcast;
   static constexpr bool kFencesRope =
-      Config::kRowCopies && Config::kWidenedBlocks < Layout::kQkBlocks;
+      Config::kRowCopies && Config::kUpcastBlocks < Layout::kQkBlocks;
 
   /// Where a tile's blocks lie in the order in which this warpgroup multiplies them. Their places
   /// differ by constants: a block's products take 128 cycles, and what is computed between two

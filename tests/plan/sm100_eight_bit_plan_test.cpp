@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sm100Plan where a type is e4m3: inputs, K and V that are widened, rope parts, scales, O.
+// Sm100Plan where a type is e4m3: inputs, K and V that are upcast, rope parts, scales, O.
 
 #include <gtest/gtest.h>
 
@@ -92,8 +92,8 @@ TEST(Sm100Plan, E4m3TakesTheSwizzleThatPadsLess) {
       "128");
 }
 
-// The tables of docs/sm100.md. Who widens takes registers, and where K and V are wide, keys.
-TEST(Sm100Plan, KAndVOfE4m3AreWidenedByAWarpgroup) {
+// The tables of docs/sm100.md. Who upcasts takes registers, and where K and V are wide, keys.
+TEST(Sm100Plan, KAndVOfE4m3AreUpcastByAWarpgroup) {
   struct Row {
     int qk_depth, ov_depth, keys, stages, threads;
   };
@@ -128,8 +128,8 @@ TEST(Sm100Plan, KAndVOfE4m3AreWidenedByAWarpgroup) {
   EXPECT_NE(plan_of(two, options).reason.find("num_qo is 2"), std::string::npos);
 }
 
-// Who widens K and V takes registers, and a caller's code for each score takes more.
-TEST(Sm100Plan, FewPolynomialsBesideWideningAndACallersCode) {
+// Who upcasts K and V takes registers, and a caller's code for each score takes more.
+TEST(Sm100Plan, FewPolynomialsBesideUpcastingAndACallersCode) {
   AttentionSpec spec = dense(64);
   spec.kv_dtype = Dtype::kE4m3;
   EXPECT_EQ(plan_of(spec).sm100->exp2_fma_pairs, 9);  // of 48

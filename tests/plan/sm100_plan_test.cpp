@@ -205,11 +205,11 @@ TEST(Sm100Plan, OHasBuffersWhereThereIsRoom) {
   EXPECT_EQ(body(rope).num_o_buffers, 0);
   EXPECT_EQ(body(dense(192)).num_o_buffers, 0);
   EXPECT_EQ(body(dense(256)).num_o_buffers, 0);
-  AttentionSpec widened = dense(64);
-  widened.kv_dtype = Dtype::kE4m3;
-  EXPECT_EQ(body(widened).num_o_buffers, 2);
-  widened.qk_depth = widened.ov_depth = 128;  // three stages of each
-  EXPECT_EQ(body(widened).num_o_buffers, 0);
+  AttentionSpec upcast = dense(64);
+  upcast.kv_dtype = Dtype::kE4m3;
+  EXPECT_EQ(body(upcast).num_o_buffers, 2);
+  upcast.qk_depth = upcast.ov_depth = 128;  // three stages of each
+  EXPECT_EQ(body(upcast).num_o_buffers, 0);
 }
 
 TEST(Sm100Plan, ElsewhereOLiesOverItsQueryTileWhichHoldsTheLarger) {

@@ -136,8 +136,8 @@ TEST(Sm90Plan, KeysWithScalesHaveBuffersForThem) {
   }
 }
 
-// Tiles of K and V come as e4m3 and are widened to 16 bits: every choice has room for both.
-TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
+// Tiles of K and V come as e4m3 and are upcast to 16 bits: every choice has room for both.
+TEST(Sm90Plan, UpcastKvHasMemoryForBothForms) {
   for (const int depth : {16, 64, 80, 128, 192, 256}) {
     for (const int max_q_len : {0, 1}) {
       AttentionSpec spec = sm90_spec(depth);
@@ -162,9 +162,9 @@ TEST(Sm90Plan, WidenedKvHasMemoryForBothForms) {
   EXPECT_FALSE(plan_of(sm90_spec(128)).sm90->spec->upcasts_kv);
 }
 
-// Beside warps that widen K and V who deals out work tiles has few registers, and keeps its place
+// Beside warps that upcast K and V who deals out work tiles has few registers, and keeps its place
 // in shared memory where sequences are of one length.
-TEST(Sm90Plan, ListsOfWorkAreStashedBesideWhoWidens) {
+TEST(Sm90Plan, ListsOfWorkAreStashedBesideWhoUpcasts) {
   const auto stashes = [](auto change) {
     AttentionSpec spec = sm90_spec(128);
     spec.kv_dtype = Dtype::kE4m3;

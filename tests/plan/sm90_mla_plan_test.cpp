@@ -200,14 +200,14 @@ TEST(Sm90MlaPlan, CachesInTheFormatDsv32) {
   EXPECT_EQ(plan.sm90_mla->tiles.num_stages, 2);
   EXPECT_EQ(plan.sm90_mla->producer_registers, 56);
   EXPECT_EQ(plan.sm90_mla->consumer_registers, 224);
-  int widened = 0, copied = 0, with_lists = 0;
+  int upcast = 0, copied = 0, with_lists = 0;
   for (const BarrierPlan& barrier : plan.main().barriers) {
     if (!barrier.name.starts_with("K ") || !barrier.name.ends_with(" full")) continue;
-    widened += barrier.arrivals == 4 ? 1 : 0;
+    upcast += barrier.arrivals == 4 ? 1 : 0;
     copied += barrier.arrivals == 128 ? 1 : 0;
     with_lists += barrier.arrivals == 128 + 4 ? 1 : 0;
   }
-  EXPECT_EQ(widened, 16);
+  EXPECT_EQ(upcast, 16);
   EXPECT_EQ(with_lists, 2);
   EXPECT_EQ(copied, 0);
   // What lists show, and no list of sequences that a warp would stash.
@@ -228,9 +228,9 @@ TEST(Sm90MlaPlan, CachesInTheFormatDsv32) {
   }
 }
 
-// Two CTAs have the heads of one position, where those are two tiles, and each widens half of the
+// Two CTAs have the heads of one position, where those are two tiles, and each upcasts half of the
 // blocks of K for both: so both hand such a block back. A table may choose CTAs that are alone.
-TEST(Sm90MlaPlan, CtasWidenForEachOther) {
+TEST(Sm90MlaPlan, CtasUpcastForEachOther) {
   AttentionSpec spec = sm90_mla_spec();
   spec.cache_format = CacheFormat::kDsv32;
   const auto empty_of = [](const KernelPlan& plan, const char* block) {
@@ -265,7 +265,7 @@ TEST(Sm90MlaPlan, CtasWidenForEachOther) {
   EXPECT_EQ(plan_of(sm90_mla_spec()).main().cluster, 1);
 }
 
-// Every block of K is widened. V's scale is K's.
+// Every block of K is upcast. V's scale is K's.
 TEST(Sm90MlaPlan, CachesOfE4m3) {
   AttentionSpec spec = sm90_mla_spec();
   spec.kv_dtype = Dtype::kE4m3;
@@ -275,13 +275,13 @@ TEST(Sm90MlaPlan, CachesOfE4m3) {
   const KernelPlan plan = plan_of(spec);
   ASSERT_TRUE(plan.supported) << plan.reason;
   EXPECT_EQ(plan.sm90_mla->consumer_registers, 224);
-  int widened = 0, with_lists = 0;
+  int upcast = 0, with_lists = 0;
   for (const BarrierPlan& barrier : plan.main().barriers) {
     if (!barrier.name.starts_with("K ") || !barrier.name.ends_with(" full")) continue;
-    widened += barrier.arrivals == 4 ? 1 : 0;
+    upcast += barrier.arrivals == 4 ? 1 : 0;
     with_lists += barrier.arrivals == 4 + 4 ? 1 : 0;
   }
-  EXPECT_EQ(widened, 16);
+  EXPECT_EQ(upcast, 16);
   EXPECT_EQ(with_lists, 2);
   const Result<LaunchSequence> sequence = plan_launch(plan, paged_shapes_of(2, 1, 100), {}, {});
   ASSERT_TRUE(sequence.ok()) << sequence.error().to_string();
@@ -435,7 +435,7 @@ TEST(Sm90MlaPlan, PairsOfCtasJoin) {
   };
   EXPECT_TRUE(may_join([](AttentionSpec& spec) { spec.page_size = 1; }));
   EXPECT_FALSE(may_join([](AttentionSpec& spec) { spec.num_partitions = 2; }));
-  // There are no registers for it; and these widen for each other.
+  // There are no registers for it; and these upcast for each other.
   EXPECT_FALSE(may_join([](AttentionSpec& spec) { spec.kv_dtype = Dtype::kE4m3; }));
   EXPECT_FALSE(may_join([](AttentionSpec& spec) { spec.cache_format = CacheFormat::kDsv32; }));
 }

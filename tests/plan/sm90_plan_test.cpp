@@ -107,7 +107,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kMergeOnePart", "false"},
       {"kRescaleByRow", "false"},
       {"kE4m3", "false"},
-      {"kWidensKv", "false"},
+      {"kUpcastsKv", "false"},
       {"kKvRowBytes", "128"},
       {"kScales", "0"},
       {"kStages", "3"},
@@ -208,12 +208,12 @@ TEST(Sm90Plan, StashedWorkTilesHaveRoom) {
   const auto parts = [&](Dtype dtype, int partitions, auto change) {
     return [=](AttentionSpec& s) { given(dtype)(s), s.num_partitions = partitions, change(s); };
   };
-  const auto widens = [](AttentionSpec& s) { s.kv_dtype = Dtype::kE4m3; };
+  const auto upcasts = [](AttentionSpec& s) { s.kv_dtype = Dtype::kE4m3; };
   const auto is_eight = [](AttentionSpec& s) { s.qkv_dtype = Dtype::kE4m3; };
   EXPECT_TRUE(stashes(128, parts(Dtype::kBits, 0, [](AttentionSpec&) {})));
-  EXPECT_TRUE(stashes(128, parts(Dtype::kBf16, 0, widens)));
-  EXPECT_FALSE(stashes(128, parts(Dtype::kBf16, 1, widens)));
-  EXPECT_FALSE(stashes(128, parts(Dtype::kBits, 0, widens)));
+  EXPECT_TRUE(stashes(128, parts(Dtype::kBf16, 0, upcasts)));
+  EXPECT_FALSE(stashes(128, parts(Dtype::kBf16, 1, upcasts)));
+  EXPECT_FALSE(stashes(128, parts(Dtype::kBits, 0, upcasts)));
   EXPECT_TRUE(stashes(64, parts(Dtype::kBf16, 0, is_eight)));
   EXPECT_FALSE(stashes(256, parts(Dtype::kBits, 0, is_eight)));
   const auto of_rows = [](AttentionSpec& s) {

@@ -128,12 +128,12 @@ TEST(Tuning, ACtaMayTakeOverTiles) {
   EXPECT_EQ(launch_of(result, 2, 1024, 1024, 132).grid[0], 256U);
   const Tuning alone = tuning_of(R"({"persistent": 2, "pair_cta": 0})", "{}");
   check_plan(plan_of(dense(256), {}, &alone), "tuned");
-  // Refused by name: pairs, lists of a map, warps that widen, sequences that differ in length.
-  AttentionSpec paged = causal, widened = causal, mapped = causal;
+  // Refused by name: pairs, lists of a map, warps that upcast, sequences that differ in length.
+  AttentionSpec paged = causal, upcast = causal, mapped = causal;
   paged.page_size = 64;
-  widened.kv_dtype = Dtype::kE4m3;
+  upcast.kv_dtype = Dtype::kE4m3;
   mapped.mask = documents();
-  for (const AttentionSpec& spec : {dense(256), paged, widened, mapped}) {
+  for (const AttentionSpec& spec : {dense(256), paged, upcast, mapped}) {
     const Result<KernelPlan> refused = plan(spec, {}, &tuning);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().field, "tuning.persistent");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16-bit Q over e4m3 K and V on sm_100a and sm_103a, which a warpgroup loads and widens. Skipped
+// 16-bit Q over e4m3 K and V on sm_100a and sm_103a, which a warpgroup loads and upcasts. Skipped
 // without NVRTC.
 #include <string>
 
@@ -81,30 +81,30 @@ TEST_F(Sm100KvDtype, DamagesOfTheScalesAreSeen) {
 }
 
 // Behind the second sequence's keys its padding is NaN.
-TEST_F(Sm100KvDtype, DamagesOfTheWideningAreSeen) {
+TEST_F(Sm100KvDtype, DamagesOfTheUpcastingAreSeen) {
   for (const int depth : some_of<int>({128, 256})) {
     expect_seen(
         of_sequences(spec_of(depth), 0, true), {{20, 20}, {300, 100}},
-        {{"sm100/widening.cuh", "work.kv_len - 1);", "work.kv_len);"},
-         {"sm100/widening.cuh", "(warp * kRows + lane / 4,", "(warp * kRows + (lane / 4 ^ 1),"},
+        {{"sm100/upcasting.cuh", "work.kv_len - 1);", "work.kv_len);"},
+         {"sm100/upcasting.cuh", "(warp * kRows + lane / 4,", "(warp * kRows + (lane / 4 ^ 1),"},
          {"common/eight_bits.cuh", "half << 4", "(1 - half) << 4"},
          {"common/eight_bits.cuh", "2 * half + 1]", "2 * half]"},
-         {"sm100/widening.cuh", "(own_row), 8 * step + lane / 4)", "(own_row), lane / 4)"},
-         {"sm100/widening.cuh", "end - 1 - rank;", "end - 1;"},
-         {"sm100/widening.cuh", "ahead == 1 ? row.v : next.v", "next.v"}});
+         {"sm100/upcasting.cuh", "(own_row), 8 * step + lane / 4)", "(own_row), lane / 4)"},
+         {"sm100/upcasting.cuh", "end - 1 - rank;", "end - 1;"},
+         {"sm100/upcasting.cuh", "ahead == 1 ? row.v : next.v", "next.v"}});
   }
 }
 
-// The tensor cores read what the widening warps wrote.
+// The tensor cores read what the upcasting warps wrote.
 TEST_F(Sm100KvDtype, MissingFencesAreFound) {
   expect_found(spec_of(128), {{141}, {300}},
-               {"sm100/widening.cuh", "    fence_proxy_async_shared();\n", ""}, "proxy");
+               {"sm100/upcasting.cuh", "    fence_proxy_async_shared();\n", ""}, "proxy");
 }
 
 // Columns past the depth are the next head's, and behind the last head's row there is nothing.
 TEST_F(Sm100KvDtype, ColumnsPastTheDepthAreNotRead) {
   expect_found(spec_of(80), {{20}, {300}},
-               {"sm100/widening.cuh", "column + Layout::kColumns <= kDepth", "column < kDepth"},
+               {"sm100/upcasting.cuh", "column + Layout::kColumns <= kDepth", "column < kDepth"},
                "bounds");
 }
 

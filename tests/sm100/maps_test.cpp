@@ -218,11 +218,11 @@ TEST_F(Sm100Maps, OfOneOGivenByTheCaller) {
   expect_bits_of_some_blocks(one_o(same_document(), 216, 216));
 }
 
-// K and V of 8 bits, of which tiles are widened, and products of e4m3.
+// K and V of 8 bits, of which tiles are upcast, and products of e4m3.
 TEST_F(Sm100Maps, OfOneOAndEightBits) {
-  AttentionSpec widened = of_sequences(one_o(causal_documents()), 16, true);
-  widened.kv_dtype = Dtype::kE4m3;
-  if (in_proof()) expect_maps(widened, ragged_lengths(), {documents_of(90)});
+  AttentionSpec upcast = of_sequences(one_o(causal_documents()), 16, true);
+  upcast.kv_dtype = Dtype::kE4m3;
+  if (in_proof()) expect_maps(upcast, ragged_lengths(), {documents_of(90)});
   AttentionSpec eight = one_o(causal_documents(), 256, 256, 1);
   eight.qkv_dtype = Dtype::kE4m3;
   eight.scales = Scales::kToken;
@@ -241,15 +241,15 @@ TEST_F(Sm100Maps, OfOneOSpillsNothing) {
   parts.num_partitions = 0;
   AttentionSpec later = one_o(image_prefix());
   later.arch = Arch::kSm103a;
-  AttentionSpec widened = of_sequences(one_o(causal_documents()), 16, true);
-  widened.kv_dtype = Dtype::kE4m3;
+  AttentionSpec upcast = of_sequences(one_o(causal_documents()), 16, true);
+  upcast.kv_dtype = Dtype::kE4m3;
   AttentionSpec eight = one_o(causal_documents());
   eight.qkv_dtype = Dtype::kE4m3;
   eight.scales = Scales::kToken;
   expect_no_spills(some_of<AttentionSpec>({
       parts,
       later,
-      widened,
+      upcast,
       eight,
       one_o(tensor_mask(Dtype::kF32)),
       one_o(image_prefix(), 248, 192),

@@ -22,11 +22,11 @@ class Sm100PartsOfP : public KernelTest {
   static std::vector<Case> cases() {
     const AttentionSpec causal = base_spec(Arch::kSm100a, 2, 1, 128, mask_of(Kind::kCausal));
     AttentionSpec one_query = base_spec(Arch::kSm100a, 4, 4, 64, mask_of(Kind::kCausal));
-    AttentionSpec e4m3 = causal, tokens = causal, widened = causal, capped = causal;
+    AttentionSpec e4m3 = causal, tokens = causal, upcast = causal, capped = causal;
     e4m3.qkv_dtype = tokens.qkv_dtype = Dtype::kE4m3;
     e4m3.scales = Scales::kHead;
     tokens.scales = Scales::kToken;  // tiles of 96 keys, which have no quarters
-    widened.kv_dtype = Dtype::kE4m3;
+    upcast.kv_dtype = Dtype::kE4m3;
     capped.score_mod.kind = ScoreModSpec::Kind::kSoftcap;
     capped.score_mod.cap = 20;
     AttentionSpec in_pairs = base_spec(Arch::kSm100a, 2, 1, 256, mask_of(Kind::kCausal));
@@ -36,7 +36,7 @@ class Sm100PartsOfP : public KernelTest {
             {"one query tile, whose rows are a group's", one_query},
             {"e4m3", e4m3},
             {"keys with scales", tokens},
-            {"K and V are widened", widened},
+            {"K and V are upcast", upcast},
             {"scores are modified", capped},
             {"one O of a pair", in_pairs},
             {"one O", alone}};

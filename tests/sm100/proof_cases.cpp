@@ -298,7 +298,7 @@ const std::vector<Row>& rows() {
       {"bf16 to f32", kBf, 128, 128, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse", "f32-out"}},
       {"fp16 to e4m3, one query tile", kFp, 64, 64, 4, 4, "causal", "identity", {2, 30, 300, 1}, {"lse", "e4m3-out", "1q"}},
       {"bf16 to f32, depth 192", kBf, 192, 192, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"lse", "f32-out"}},
-      // e4m3 K and V beside a Q of 16 bits, which are widened: two query tiles and one, and one O.
+      // e4m3 K and V beside a Q of 16 bits, which are upcast: two query tiles and one, and one O.
       {"e4m3 K and V", kBf, 128, 128, 1, 1, "null", "identity", {1, 141, 300, 1}, {"lse", "kv-e4m3"}},
       {"e4m3 K and V, causal, group", kBf, 128, 128, 4, 2, "causal", "identity", {2, 141, 300, 1}, {"lse", "kv-e4m3", "head"}},
       {"e4m3 K and V, one query tile", kFp, 64, 64, 2, 2, "window", "identity", {1, 40, 400, 1}, {"lse", "kv-e4m3", "tensor", "1q"}},

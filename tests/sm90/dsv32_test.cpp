@@ -12,9 +12,9 @@ TEST_F(Sm90Dsv32, Dense) { expect_dense(Arch::kSm90a); }
 TEST_F(Sm90Dsv32, Lists) { expect_lists(Arch::kSm90a); }
 TEST_F(Sm90Dsv32, RaggedBatches) { expect_ragged_batches(Arch::kSm90a); }
 
-// Of 128 heads two CTAs have a position, and widen for each other: without lists, in parts that the
-// device deals out, of ragged batches, and each CTA alone.
-TEST_F(Sm90Dsv32, CtasWidenForEachOther) {
+// Of 128 heads two CTAs have a position, and upcast for each other: without lists, in parts that
+// the device deals out, of ragged batches, and each CTA alone.
+TEST_F(Sm90Dsv32, CtasUpcastForEachOther) {
   AttentionSpec dense = spec_of(Arch::kSm90a, 128, 24, 0);
   dense.mask = mask_of(Kind::kCausal);
   dense.num_partitions = 0;

@@ -94,9 +94,9 @@ TEST_F(Sm90HeadRuns, EvenSequences) {
 TEST_F(Sm90HeadRuns, TypesAndMasks) {
   AttentionSpec eight = head_run_spec(8, 4, 16);
   eight.qkv_dtype = Dtype::kE4m3;
-  AttentionSpec widened = head_run_spec(8, 4, 16);
-  widened.kv_dtype = Dtype::kE4m3;
-  widened.scales = Scales::kHead;
+  AttentionSpec upcast = head_run_spec(8, 4, 16);
+  upcast.kv_dtype = Dtype::kE4m3;
+  upcast.scales = Scales::kHead;
   AttentionSpec tokens = head_run_spec(8, 4, 64);
   tokens.kv_dtype = Dtype::kE4m3;
   tokens.scales = Scales::kToken;
@@ -107,7 +107,7 @@ TEST_F(Sm90HeadRuns, TypesAndMasks) {
   AttentionSpec deep = head_run_spec(4, 2, 32);
   deep.qk_depth = deep.ov_depth = 256;
   const Lengths lengths{{1}, {2100, 70, 0, 1500}};
-  expect_all({{widened, lengths, {5}},
+  expect_all({{upcast, lengths, {5}},
               {eight, lengths, {5}},
               {window, {{1}, {2300, 70, 1200, 2100}}, {8}},
               {deep, lengths, {8}},

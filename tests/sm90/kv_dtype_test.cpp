@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16-bit Q over e4m3 K and V on sm_90a, which are widened on their way. Skipped without NVRTC.
+// 16-bit Q over e4m3 K and V on sm_90a, which are upcast on their way. Skipped without NVRTC.
 #include <string>
 
 #include "../eight_bit_fixture.h"
@@ -48,13 +48,13 @@ TEST_F(Sm90KvDtype, DamagesOfTheScalesAreSeen) {
 }
 
 // Rows of 64 bytes and of 128; behind the second sequence's keys its padding is NaN.
-TEST_F(Sm90KvDtype, DamagesOfTheWideningAreSeen) {
+TEST_F(Sm90KvDtype, DamagesOfTheUpcastingAreSeen) {
   for (const int depth : some_of<int>({128, 64})) {
     expect_seen(of_sequences(spec_of(depth), 0, true), {{20, 20}, {300, 100}},
-                {{"sm90/widener.cuh", "lane < keys", "lane <= keys"},
-                 {"sm90/widener.cuh", depth == 128 ? "lane % 8 : lane" : "lane / 2 % 4;",
+                {{"sm90/upcaster.cuh", "lane < keys", "lane <= keys"},
+                 {"sm90/upcaster.cuh", depth == 128 ? "lane % 8 : lane" : "lane / 2 % 4;",
                   depth == 128 ? "lane % 4 : lane" : "lane % 4;"},
-                 {"sm90/widener.cuh", "kWideUnits * 2 ^ lane % 8", "kWideUnits * 2"},
+                 {"sm90/upcaster.cuh", "kWideUnits * 2 ^ lane % 8", "kWideUnits * 2"},
                  {"common/eight_bits.cuh", "2 * half + 1]", "2 * half]"}});
   }
 }
@@ -62,7 +62,7 @@ TEST_F(Sm90KvDtype, DamagesOfTheWideningAreSeen) {
 // The tiles of other warps, and of K and V, are behind barriers.
 TEST_F(Sm90KvDtype, MissingFencesAreFound) {
   expect_found(spec_of(128), {{141}, {300}},
-               {"sm90/widener.cuh", "      fence_proxy_async_shared();\n", ""}, "proxy");
+               {"sm90/upcaster.cuh", "      fence_proxy_async_shared();\n", ""}, "proxy");
 }
 
 TEST_F(Sm90KvDtype, SmallProbabilitiesAreKept) {

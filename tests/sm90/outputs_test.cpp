@@ -82,9 +82,9 @@ TEST_F(Sm90Outputs, OfFloatsAtEveryDepth) {
   narrow.ov_depth = 128;
   narrow.scales = Scales::kHead;
   expect_passes(narrow, {{{20, 20}, {300, 300}}});
-  AttentionSpec widened = floats_spec(128);
-  widened.kv_dtype = Dtype::kE4m3;
-  if (in_proof()) expect_passes(widened, {{{141}, {300}}});
+  AttentionSpec upcast = floats_spec(128);
+  upcast.kv_dtype = Dtype::kE4m3;
+  if (in_proof()) expect_passes(upcast, {{{141}, {300}}});
 }
 
 // The launch has few query tiles, which the second body of the kernel has.

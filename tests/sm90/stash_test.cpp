@@ -23,7 +23,7 @@ AttentionSpec in_parts(AttentionSpec spec, int num_partitions, int partition_key
   return spec;
 }
 
-AttentionSpec widened(AttentionSpec spec, Scales scales = Scales::kNone) {
+AttentionSpec upcast(AttentionSpec spec, Scales scales = Scales::kNone) {
   spec.kv_dtype = Dtype::kE4m3;
   spec.scales = scales;
   return spec;
@@ -76,9 +76,9 @@ TEST_F(Sm90Stash, WorkTilesAreFoundAgain) {
       {{stash_spec(192, window_of(60)), dense},
        {of_sequences(in_parts(stash_spec(64, mask_of(Kind::kCausal)), 0), 64, true), ragged},
        {of_sequences(stash_spec(192, mask_of(Kind::kCausal)), 16, true), ragged},
-       {widened(stash_spec(256, window_of(60))), dense},
+       {upcast(stash_spec(256, window_of(60))), dense},
        {in_parts(lse, 1, 256), dense},
-       {in_parts(widened(stash_spec(128, added_numbers())), 1, 128), dense},
+       {in_parts(upcast(stash_spec(128, added_numbers())), 1, 128), dense},
        {of_eight_bits(stash_spec(256, added_numbers())), dense},
        {stash_spec(128, chunked(64)), dense},
        {of_eight_bits(stash_spec(64, window_of(60)), Scales::kToken), dense},
@@ -97,7 +97,7 @@ TEST_F(Sm90Stash, SpillsNothing) {
   std::vector<AttentionSpec> specs = {
       stash_spec(192, window_of(1024)),
       of_sequences(in_parts(stash_spec(64, causal), 0), 64, true),
-      widened(stash_spec(256, near())),
+      upcast(stash_spec(256, near())),
       in_parts(stash_spec(64, near()), 1, 256),
       stash_spec(192, chunked(512)),
       stash_spec(192, near()),
@@ -108,12 +108,12 @@ TEST_F(Sm90Stash, SpillsNothing) {
       of_sequences(in_parts(stash_spec(192, window_of(1024)), 0), 16, true),
       of_sequences(stash_spec(128, causal), 16, false),
       of_sequences(in_parts(stash_spec(128, window_of(1024)), 0), 64, true),
-      widened(stash_spec(256, window_of(1024)), Scales::kHead),
-      in_parts(widened(stash_spec(256, near())), 1, 256),
+      upcast(stash_spec(256, window_of(1024)), Scales::kHead),
+      in_parts(upcast(stash_spec(256, near())), 1, 256),
       of_sequences(in_parts(of_eight_bits(stash_spec(64, near())), 0), 16, false),
       lse,
       decode_with_cap(),
-      in_parts(widened(stash_spec(192, near())), 1, 256),
+      in_parts(upcast(stash_spec(192, near())), 1, 256),
   };
   expect_no_spills(some_of<AttentionSpec>(specs, 3));
 }
@@ -144,7 +144,7 @@ TEST_F(Sm90Stash, PartsAreStoredFromOneAddress) {
       {f32, bytes, of_eight_bits(in_parts(stash_spec(256, tensor_of(Dtype::kBits)), 1, 256))}, 2));
 }
 
-// Beside tensors consumers stash where K and V are widened and keys have parts, and where O of e4m3
+// Beside tensors consumers stash where K and V are upcast and keys have parts, and where O of e4m3
 // has 256 columns and numbers are added: these spilled 8 to 24 bytes.
 TEST_F(Sm90Stash, TensorsSpillNothing) {
   AttentionSpec ragged = of_eight_bits(stash_spec(256, added_numbers()), Scales::kHead);
@@ -152,14 +152,14 @@ TEST_F(Sm90Stash, TensorsSpillNothing) {
   ragged.group = 6;
   ragged.ragged = ragged.ragged_kv = ragged.return_lse = true;
   expect_no_spills(some_of<AttentionSpec>(
-      {in_parts(widened(stash_spec(128, added_numbers())), 1, 256), ragged,
-       of_sequences(in_parts(widened(stash_spec(80, added_numbers())), 0), 16, true),
-       of_sequences(in_parts(widened(stash_spec(192, added_numbers())), 0), 16, true)},
+      {in_parts(upcast(stash_spec(128, added_numbers())), 1, 256), ragged,
+       of_sequences(in_parts(upcast(stash_spec(80, added_numbers())), 0), 16, true),
+       of_sequences(in_parts(upcast(stash_spec(192, added_numbers())), 0), 16, true)},
       2));
 }
 
 // Beside 256 columns consumers make anew with each tile what ptxas would keep: the descriptors of
-// Q beside numbers that are added, and of widened K and V the place of its bits in notes. These
+// Q beside numbers that are added, and of upcast K and V the place of its bits in notes. These
 // spilled 8 to 104 bytes.
 TEST_F(Sm90Stash, WhatATileNeedsIsMadeAnew) {
   const MaskSpec documents =
@@ -167,7 +167,7 @@ TEST_F(Sm90Stash, WhatATileNeedsIsMadeAnew) {
   expect_no_spills(
       some_of<AttentionSpec>({of_sequences(in_parts(stash_spec(256, added_numbers()), 0), 16, true),
                               of_sequences(stash_spec(256, added_numbers()), 1, true),
-                              of_sequences(widened(stash_spec(256, documents)), 64, false)},
+                              of_sequences(upcast(stash_spec(256, documents)), 64, false)},
                              2));
 }
 
@@ -178,14 +178,14 @@ TEST_F(Sm90Stash, ProducersOfListsOverPagesSpillNothing) {
   decode.max_q_len = 4;
   expect_no_spills(some_of<AttentionSpec>(
       {of_sequences(in_parts(stash_spec(128, near()), 0), 16, false),
-       of_sequences(widened(stash_spec(128, near())), 64, false),
-       of_sequences(widened(stash_spec(64, mask_of(Kind::kCausal)), Scales::kToken), 16, true),
+       of_sequences(upcast(stash_spec(128, near())), 64, false),
+       of_sequences(upcast(stash_spec(64, mask_of(Kind::kCausal)), Scales::kToken), 16, true),
        of_sequences(stash_spec(192, near()), 16, true), of_sequences(decode, 16, false),
        of_sequences(in_parts(stash_spec(256, near()), 0), 16, false),
        of_sequences(in_parts(stash_spec(256, mask_of(Kind::kCausal)), 1, 256), 64, false),
        of_sequences(in_parts(stash_spec(192, near()), 0), 16, true),
-       of_sequences(widened(stash_spec(80, window_of(512))), 1, true),
-       of_sequences(in_parts(widened(stash_spec(224, near())), 0), 16, true)},
+       of_sequences(upcast(stash_spec(80, window_of(512))), 1, true),
+       of_sequences(in_parts(upcast(stash_spec(224, near())), 0), 16, true)},
       2));
 }
 

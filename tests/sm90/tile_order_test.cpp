@@ -24,7 +24,7 @@ struct Config {
   static constexpr bool kRagged = true, kRaggedKv = false, kKvLensExcludeNew = false;
   static constexpr bool kSplit = false, kMapped = false, kPairTiles = true;
   static constexpr bool kCuts = false, kTrimsTiles = false;
-  static constexpr bool kE4m3 = kBytes, kWidensKv = false;
+  static constexpr bool kE4m3 = kBytes, kUpcastsKv = false;
   static constexpr int kCluster = 1, kGqaShift = 0, kGroup = 1, kTileM = 128;
   static constexpr int kUnitPositions = 0;
   static constexpr int kQkDepth = 128, kOvDepth = 128;

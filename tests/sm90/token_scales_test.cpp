@@ -177,13 +177,13 @@ TEST_F(Sm90TokenScales, RowsArePlacedAnew) {
 // Rows of a window may have masked tiles, full ones and masked ones again. A walk of tiles that
 // ended with the full ones gave keys before the window weight.
 TEST_F(Sm90TokenScales, WindowsEndMasked) {
-  AttentionSpec widened = token_spec(128, window_of(300));
-  widened.qkv_dtype = Dtype::kBf16;
-  widened.kv_dtype = Dtype::kE4m3;
+  AttentionSpec upcast = token_spec(128, window_of(300));
+  upcast.qkv_dtype = Dtype::kBf16;
+  upcast.kv_dtype = Dtype::kE4m3;
   MaskSpec chunks = mask_of(Kind::kChunked);
   chunks.chunk = 400;
   expect_passes(some_of<Trial>({{token_spec(64, window_of(300)), {{{200}, {900}}}},
-                                {widened, {{{200}, {900}}}},
+                                {upcast, {{{200}, {900}}}},
                                 {token_spec(128, chunks), {{{200}, {900}}}}},
                                1));
 }

@@ -42,7 +42,7 @@ void Constants::add_spec(const ResolvedSpec& resolved) {
   const SpecFacts& spec = resolved;
   add("kBf16", spec.qkv_dtype == Dtype::kBf16);
   add("kE4m3", spec.is_e4m3);
-  add("kWidensKv", spec.upcasts_kv);
+  add("kUpcastsKv", spec.upcasts_kv);
   add("kScales", static_cast<int>(spec.scales));
   add("kOutputBf16", spec.o_dtype == Dtype::kBf16);
   add("kOutputBytes", size_of(spec.o_dtype));

@@ -208,7 +208,7 @@ void add_mla_constants(const MlaTiles& tiles, Constants& constants) {
   constants.add("kPoolPageSize", spec.topk > 0 ? spec.page_size : 0);
   constants.add("kBoxKeys", tiles.box_keys);
   constants.add("kRowCopies", tiles.row_copies);
-  constants.add("kWidenedBlocks", tiles.upcast_blocks);
+  constants.add("kUpcastBlocks", tiles.upcast_blocks);
   constants.add("kStashesLists", tiles.stashes_lists());
   if (tiles.upcast_blocks > 0) {
     constants.add("kKeyRowBytes",

@@ -35,7 +35,7 @@ constexpr std::pair<Sm100Role::Id, const char*> kRoles[] = {
     {Sm100Role::Id::kSoftmax0, "kSoftmaxRegisters"},
     {Sm100Role::Id::kCorrection, "kCorrectionRegisters"},
     {Sm100Role::Id::kMma, "kOtherRegisters"},
-    {Sm100Role::Id::kUpcast, "kWideningRegisters"}};
+    {Sm100Role::Id::kUpcast, "kUpcastRegisters"}};
 
 // K and V may share a ring.
 void add_rings(const Sm100Variant& body, const std::string& suffix, Constants& constants) {
@@ -93,8 +93,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
       if (role.id == id) constants.add(constant, role.registers);
     }
   }
-  constants.add("kWideningWarps", spec.upcasts_kv ? kSm100UpcastWarps : 0);
-  if (!spec.upcasts_kv) constants.add("kWideningRegisters", 0);
+  constants.add("kUpcastWarps", spec.upcasts_kv ? kSm100UpcastWarps : 0);
+  if (!spec.upcasts_kv) constants.add("kUpcastRegisters", 0);
   constants.add("kOwnRope", spec.own_rope);
   constants.add("kRopeBf16", spec.rope_dtype == Dtype::kBf16);
   constants.add("kBoxRows", box_rows(sm100));

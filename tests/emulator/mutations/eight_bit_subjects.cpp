@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels over e4m3 K and V that are damaged: those of sm_90a, and of sm_100a those that widen
+// The kernels over e4m3 K and V that are damaged: those of sm_90a, and of sm_100a those that upcast
 // them.
 #include "description.h"
 #include "generated_subjects.h"
@@ -65,7 +65,7 @@ void wider(AttentionSpec& spec) {
   spec.kv_dtype = Dtype::kE4m3;
 }
 
-// K and V are widened on their way to 16 bits, by way of registers: with two query tiles and one,
+// K and V are upcast on their way to 16 bits, by way of registers: with two query tiles and one,
 // and with one O; from pages, also where a warp announces work tiles, and of sequences without
 // keys.
 std::vector<Description> of_wider_q_in_registers() {

@@ -25,15 +25,15 @@ struct Known {
   std::string_view reason;
 };
 struct Tables {
-  std::vector<Known> all;            ///< of every subject
-  std::vector<Known> widened;        ///< of those of which widens() is true
-  std::vector<Known> widened_whole;  ///< of those of which widens_whole() is
+  std::vector<Known> all;           ///< of every subject
+  std::vector<Known> upcast;        ///< of those of which upcasts() is true
+  std::vector<Known> upcast_whole;  ///< of those of which upcasts_whole() is
 };
 
-bool widens(std::string_view subject) {
+bool upcasts(std::string_view subject) {
   return subject == "sm90 dsv32" || subject == "sm90 ragged dsv32" || subject == "sm90 runs dsv32";
 }
-bool widens_whole(std::string_view subject) { return subject.starts_with("sm90 latent"); }
+bool upcasts_whole(std::string_view subject) { return subject.starts_with("sm90 latent"); }
 
 bool is_of(const Known& known, std::string_view subject, std::string_view kind) {
   return subject.starts_with(known.subjects) && kind == known.kind;
@@ -96,10 +96,10 @@ const Tables& tables() {
   static constexpr std::string_view kStaysBelowP = "above the wait for K, which is memory: it stays below the one for P";
   static constexpr std::string_view kStashed =
       "behind the read of a list that lane 0 stashes: it is stored again behind barriers that the copies of a tile have";
-  static constexpr std::string_view kWidenedTogether =
-      "the second of two blocks that are widened together: each warp stores both, fences, and then says so of one and the other";
-  static constexpr std::string_view kNextWidened =
-      "the same warps widen the next block behind this one, or with it: who asks for it waits longer, and is right";
+  static constexpr std::string_view kUpcastTogether =
+      "the second of two blocks that are upcast together: each warp stores both, fences, and then says so of one and the other";
+  static constexpr std::string_view kNextUpcast =
+      "the same warps upcast the next block behind this one, or with it: who asks for it waits longer, and is right";
   static constexpr std::string_view kBehindV =
       "S of a tile is made before the product with V of the same tile, and of the tile before: the producer's warps wait for that V, too, before they copy what this hands back";
   static constexpr std::string_view kArrivesAgain =
@@ -133,10 +133,10 @@ const Tables& tables() {
       {"sm_100a 512 rows", "wait removed", {3}, kReadWithK},
       {"sm_100a 512 rows", "arrival made relaxed", {3, 4}, kTensorMemory},
       {"sm_100a latent e4m3 dense", "arrival made relaxed", {5, 6}, kTensorMemory},
-      {"sm_100a latent e4m3 dense", "arrival made relaxed", {2}, kWidenedTogether},
+      {"sm_100a latent e4m3 dense", "arrival made relaxed", {2}, kUpcastTogether},
       {"sm_100a latent e4m3 dense", "wait removed", {4}, kBehindV},
       {"sm_100a latent e4m3 lists", "arrival made relaxed", {7, 8}, kTensorMemory},
-      {"sm_100a latent e4m3 lists", "arrival made relaxed", {4}, kWidenedTogether},
+      {"sm_100a latent e4m3 lists", "arrival made relaxed", {4}, kUpcastTogether},
       {"sm_100a latent e4m3 lists", "arrival made relaxed", {2}, kArrivesAgain},
       {"sm_100a latent e4m3 lists", "wait made relaxed", {12}, kTensorMemory},
       {"sm_100a latent e4m3 lists", "wait removed", {7}, kBehindV},
@@ -147,7 +147,7 @@ const Tables& tables() {
       {"sm_100a dsv32 dense", "tcgen05.fence::after_thread_sync dropped", {2}, kTwoStages},
       {"sm_100a dsv32 dense", "wait removed", {17}, kTwoStages},
       {"sm_100a dsv32 dense", "retry loop removed", {23}, kLanded},
-      {"sm_100a dsv32 dense", "arrival made relaxed", {2}, kWidenedTogether},
+      {"sm_100a dsv32 dense", "arrival made relaxed", {2}, kUpcastTogether},
       {"sm_100a mla 192", "wait made relaxed", {13}, kTensorMemory},
       {"sm_100a mla 192", "retry loop removed", {14}, kLanded},
       {"sm90 latent e4m3 dense", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
@@ -247,16 +247,16 @@ const Tables& tables() {
     },
     // NOTE: not of pairs of CTAs, where the other one's blocks come by copies that may end in any order.
     {
-      {"", "wait removed", {7, 11, 15, 19}, kWidenedTogether},
-      {"", "answer taken for yes", {2, 4, 6, 8}, kWidenedTogether},
-      {"", "question of the next barrier", {3, 6}, kNextWidened},
-      {"", "wait on the next barrier", {17}, kNextWidened},
+      {"", "wait removed", {7, 11, 15, 19}, kUpcastTogether},
+      {"", "answer taken for yes", {2, 4, 6, 8}, kUpcastTogether},
+      {"", "question of the next barrier", {3, 6}, kNextUpcast},
+      {"", "wait on the next barrier", {17}, kNextUpcast},
     },
     {
-      {"", "wait removed", {5}, kWidenedTogether},
-      {"", "answer taken for yes", {1}, kWidenedTogether},
-      {"", "parity of a question flipped", {1}, kWidenedTogether},
-      {"", "question of the next barrier", {1}, kWidenedTogether},
+      {"", "wait removed", {5}, kUpcastTogether},
+      {"", "answer taken for yes", {1}, kUpcastTogether},
+      {"", "parity of a question flipped", {1}, kUpcastTogether},
+      {"", "question of the next barrier", {1}, kUpcastTogether},
     },
   };
   return made;
@@ -270,8 +270,8 @@ std::string_view no_damage_by_number(std::string_view subject, std::string_view 
   const std::string_view reason = reason_in(tables().all, subject, kind, occurrence);
   if (!reason.empty()) return reason;
   if (is_sm90_mla(subject) && kind == "barrier.sync removed" && occurrence == 0) return kTurns;
-  if (widens_whole(subject)) return reason_in(tables().widened_whole, subject, kind, occurrence);
-  if (widens(subject)) return reason_in(tables().widened, subject, kind, occurrence);
+  if (upcasts_whole(subject)) return reason_in(tables().upcast_whole, subject, kind, occurrence);
+  if (upcasts(subject)) return reason_in(tables().upcast, subject, kind, occurrence);
   return {};
 }
 
@@ -290,8 +290,8 @@ std::vector<std::string> numbers_without_place(const std::vector<NumberedPlace>&
     }
   };
   look_for(tables().all, [](std::string_view) { return true; });
-  look_for(tables().widened, widens);
-  look_for(tables().widened_whole, widens_whole);
+  look_for(tables().upcast, upcasts);
+  look_for(tables().upcast_whole, upcasts_whole);
   return found;
 }
 

@@ -292,7 +292,7 @@ std::string_view mla_reason_of(std::string_view subject, std::string_view kind,
     return "Q of a work tile of one KV tile, of which this warp makes no S: it reads nothing of Q, "
            "whose memory is free only when those have arrived that do";
   }
-  // Of the format dsv32: K is widened, two blocks at a time.
+  // Of the format dsv32: K is upcast, two blocks at a time.
   if (!has(subject, "dsv32")) return {};
   const bool lists = subject.starts_with("sm90 dsv32");
   if (kind == "arrival made relaxed" && has(last_lines(before, 20), "wgmma.wait_group") &&
@@ -587,12 +587,12 @@ std::string_view no_damage_of_kind(std::string_view subject, std::string_view ki
           last_word_reason_of(kind, context)}) {
       if (!reason.empty()) return reason;
     }
-    const bool widens = subject.starts_with("sm90 kv_dtype");
+    const bool upcasts = subject.starts_with("sm90 kv_dtype");
     for (const auto reason_of_place :
          {&skipped_tile_reason_of, &product_fence_of_group, &copy_fence_reason_of}) {
-      // NOTE: where warps apart widen K and V, V of a tile may be there before K. Who has not
+      // NOTE: where warps apart upcast K and V, V of a tile may be there before K. Who has not
       // waited for K then takes the barrier's phase before for that of K's next use.
-      if (widens && reason_of_place == &skipped_tile_reason_of && kind == "wait removed") continue;
+      if (upcasts && reason_of_place == &skipped_tile_reason_of && kind == "wait removed") continue;
       const std::string_view reason = reason_of_place(kind, context);
       if (!reason.empty()) return reason;
     }

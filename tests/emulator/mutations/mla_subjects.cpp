@@ -155,7 +155,7 @@ std::vector<Description> run_subjects() {
 
 // Lists that are longer than their sequence, and shorter; in one part, and in several that one CTA
 // takes one behind another, of which the last have no keys, or several CTAs, which end soon; and
-// the format dsv32 and e4m3, with lists and without, and of two CTAs that widen for each other.
+// the format dsv32 and e4m3, with lists and without, and of two CTAs that upcast for each other.
 // Where lengths are asked for, another wait is that for the launch before.
 std::vector<Description> list_subjects() {
   const std::vector<Shape> lists = {written({{3}, {200, 0, 31}, 1, kNormal, true}),

@@ -8,14 +8,14 @@
 
 namespace attnjit::sm90 {
 
-/// One of the warps that widen K (kIsK), or V, by 16 of a tile's columns: each takes every
+/// One of the warps that upcast K (kIsK), or V, by 16 of a tile's columns: each takes every
 /// kWarps-th 16, and another first one of each tile where some have more. A lane has every 32nd
 /// key.
 ///
 /// NOTE: the swizzles of rows and of tiles both put 16 bytes of eight neighbouring keys into eight
 /// different places of 128 bytes: what eight lanes read or write lies in different banks.
 template <class Config, class Arguments, bool kIsK>
-struct Widener {
+struct Upcaster {
   using Layout = LayoutOf<Config>;
   using Rows = RowsOf<Config, kIsK>;
   using Tiles = TilesOf<Config, kIsK>;
@@ -38,7 +38,7 @@ struct Widener {
 
   const Smem<Config>& smem;
   const Arguments& arguments;
-  int warp;  ///< among those that widen the same
+  int warp;  ///< among those that upcast the same
   int lane;
 
   ATTNJIT_DEVICE static Narrow load(u32 from, int step) {
@@ -59,8 +59,8 @@ struct Widener {
   }
 
   /// Makes a tile of a tile's rows, from 16 columns on. The next bytes are on their way while those
-  /// before them are widened: more at a time take registers that there are not.
-  ATTNJIT_DEVICE void widen(u32 rows, u32 tile, u32 first) const {
+  /// before them are upcast: more at a time take registers that there are not.
+  ATTNJIT_DEVICE void upcast(u32 rows, u32 tile, u32 first) const {
     if (first >= kUnits) return;
     u32 from = narrow_place(rows, first);
     Narrow next = load(from, 0);
@@ -76,12 +76,12 @@ struct Widener {
           from = narrow_place(rows, unit + kWarps);
           next = load(from, 0);
         }
-        store_widened<kBf16>(to, step * (kLanes * kBlockRowBytes), narrow.words);
+        store_upcast<kBf16>(to, step * (kLanes * kBlockRowBytes), narrow.words);
       }
     }
   }
 
-  /// Zeroes what it widened of the keys from `keys` on: they are multiplied with P = 0, and what
+  /// Zeroes what it upcast of the keys from `keys` on: they are multiplied with P = 0, and what
   /// lies there may be NaN.
   ATTNJIT_DEVICE void zero_keys(u32 tile, u32 first, int keys) const {
 #pragma unroll 1
@@ -109,7 +109,7 @@ struct Widener {
       key_scales.load(from.stage);
       smem.wait(Tiles::empty(smem, to.stage), to.parity ^ 1);
       const u32 tile = Tiles::data(smem, to.stage);
-      widen(Rows::data(smem, from.stage), tile, first);
+      upcast(Rows::data(smem, from.stage), tile, first);
       if (!kIsK && Layout::kKvLens && keys < Config::kTileN) zero_keys(tile, first, keys);
       if constexpr (kTakesTurns) first = first == 0 ? kWarps - 1 : first - 1;
       // NOTE: wgmma reads the tile, and TMA writes the rows again, through the async proxy.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// e4m3 widened to fp16 and bf16 by templates/common/eight_bits.cuh: each of the 256 bytes at each
+// e4m3 upcast to fp16 and bf16 by templates/common/eight_bits.cuh: each of the 256 bytes at each
 // of a word's four places, on every architecture. Skipped without NVRTC.
 #include <chrono>
 #include <cmath>
@@ -16,19 +16,19 @@ using namespace kernel_test;
 
 constexpr std::uint32_t kWords = 256;
 
-class Widening : public KernelTest {
+class Upcasting : public KernelTest {
  protected:
-  static std::string widening_ptx(Arch arch, Dtype to) {
+  static std::string upcasting_ptx(Arch arch, Dtype to) {
     CompileRequest request;
     request.source = generate(*plan(base_spec(arch, 1, 1, 64, mask_of(Kind::kNull)))).value();
     request.source.headers = HeaderSet(TemplateSet::embedded().files());
-    request.source.entries = {"widen"};
+    request.source.entries = {"upcast"};
     request.source.text =
         std::string(
             "#include \"common/eight_bits.cuh\"\n"
-            "extern \"C\" __global__ void widen(const unsigned* words, unsigned* pairs) {\n"
+            "extern \"C\" __global__ void upcast(const unsigned* words, unsigned* pairs) {\n"
             "  unsigned* const pair = pairs + 2 * threadIdx.x;\n"
-            "  attnjit::widen_e4m3<") +
+            "  attnjit::upcast_e4m3<") +
         (to == Dtype::kBf16 ? "true" : "false") + ">(words[threadIdx.x], pair[0], pair[1]);\n}\n";
     request.want_ptx = true;
     request.ptx_only = true;
@@ -38,12 +38,12 @@ class Widening : public KernelTest {
     return image.ok() ? image->ptx : std::string();
   }
 
-  static void expect_widens(Arch arch, Dtype to) {
+  static void expect_upcasts(Arch arch, Dtype to) {
     SCOPED_TRACE(std::string(to_string(arch)) + ", " + std::string(to_string(to)));
-    const Result<PtxModule> module = PtxModule::load(widening_ptx(arch, to));
+    const Result<PtxModule> module = PtxModule::load(upcasting_ptx(arch, to));
     ASSERT_TRUE(module.ok()) << module.error().to_string();
     LaunchRecipe recipe;
-    recipe.entry = "widen";
+    recipe.entry = "upcast";
     recipe.block = {kWords, 1, 1};
     recipe.args = {{KernelArgument::Pointer{"words", 0, {}}},
                    {KernelArgument::Pointer{"pairs", 0, {}}}};
@@ -74,9 +74,9 @@ class Widening : public KernelTest {
   }
 };
 
-TEST_F(Widening, EveryByteAtEveryPlace) {
+TEST_F(Upcasting, EveryByteAtEveryPlace) {
   for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
-    for (const Dtype to : {Dtype::kFp16, Dtype::kBf16}) expect_widens(arch, to);
+    for (const Dtype to : {Dtype::kFp16, Dtype::kBf16}) expect_upcasts(arch, to);
   }
 }
 

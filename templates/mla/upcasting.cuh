@@ -7,12 +7,12 @@
 
 namespace attnjit::mla {
 
-/// How a row of K that is widened lies in memory: e4m3 alone; or as in the format dsv32, 512 e4m3,
+/// How a row of K that is upcast lies in memory: e4m3 alone; or as in the format dsv32, 512 e4m3,
 /// 4 f32 that 128 of them each are multiplied with, and 64 bf16.
 template <class Config>
 struct NarrowRow {
   using Tiles = TilesOf<Config>;
-  static constexpr bool kScaled = Config::kWidenedBlocks < Tiles::kQkBlocks;
+  static constexpr bool kScaled = Config::kUpcastBlocks < Tiles::kQkBlocks;
   static constexpr int kScaledColumns = 128;
   static constexpr int kScalesOffset = Config::kOvDepth;
   static constexpr int kRopeOffset = kScalesOffset + 16;
@@ -22,35 +22,35 @@ struct NarrowRow {
 };
 
 /// One of the producer's four warps, with 16 rows of a tile. What is e4m3 of them is copied to
-/// shared memory by cp.async, eight lanes 128 bytes, and from there widened: four lanes have a
+/// shared memory by cp.async, eight lanes 128 bytes, and from there upcast: four lanes have a
 /// row's part of a block of columns, 16 e4m3 each, and store it as TMA would have put its 16 bits.
 /// What is 16-bit of a row is copied as rows of 16 bits are.
 ///
-/// e4m3 land in the tile's own memory, which is all that there is. Blocks are widened in an order
+/// e4m3 land in the tile's own memory, which is all that there is. Blocks are upcast in an order
 /// of which the last half is released first; each of that half holds the e4m3 of two blocks, in
-/// the same order, and is written over when these are widened, or are in registers. A tile is asked
+/// the same order, and is written over when these are upcast, or are in registers. A tile is asked
 /// for as soon as that half is free.
 ///
-/// Where two CTAs widen for each other (kWidensForPeer), each has every second pair of blocks, and
-/// copies what it has stored to the other, whose barrier of the block waits for these bytes.
+/// Where two CTAs upcast for each other (kUpcastsForPeer), each has every second pair of blocks,
+/// and copies what it has stored to the other, whose barrier of the block waits for these bytes.
 ///
 /// NOTE: eight lanes that load or store together have two neighbouring rows, whose 16 bytes lie in
 /// different banks. A warp's rows are read and written by itself alone.
 template <class Config, class Mask, class Arguments>
-struct WideningCopies {
+struct UpcastCopies {
   using Tiles = TilesOf<Config>;
   using Row = NarrowRow<Config>;
   using Copies = RowCopies<Config, Mask, Arguments>;
   static constexpr int kOwnRows = 2;  // of a lane
-  static constexpr bool kForPeer = Tiles::kWidensForPeer;
+  static constexpr bool kForPeer = Tiles::kUpcastsForPeer;
   static constexpr int kPair = 2;                             ///< blocks whose e4m3 lie in one
   static constexpr int kTurn = kForPeer ? 2 * kPair : kPair;  ///< from pair to pair of blocks
-  static constexpr int kBlocks = Config::kWidenedBlocks * kPair / kTurn;  ///< of this CTA
+  static constexpr int kBlocks = Config::kUpcastBlocks * kPair / kTurn;  ///< of this CTA
   static constexpr int kPairs = ceil_div(kBlocks, kPair);
   /// From the i-th block on e4m3 lie there. NOTE: the last block of an odd number is written over
   /// its own alone; of others what is written over is of earlier blocks, and of itself.
   static constexpr int kFirstRaw = kBlocks - kPairs;
-  static constexpr int kRopeBlocks = Row::kScaled ? 0 : Tiles::kRopeBlocks;  ///< widened, first
+  static constexpr int kRopeBlocks = Row::kScaled ? 0 : Tiles::kRopeBlocks;  ///< upcast, first
   /// This CTA has as many blocks of either half.
   static constexpr bool kHalves = kRopeBlocks == 0 && kBlocks % (2 * kPair) == 0;
   static_assert(Copies::kRows == 8 * kOwnRows, "a warp's 16 rows are two of each four lanes");
@@ -68,7 +68,7 @@ struct WideningCopies {
   static_assert(!kLoadsScales || (kHalves && kScales == 4), "16 bytes, of two halves");
 
   Copies rows;           ///< its ring: at the tile that is asked for next
-  Ring ring = {};        ///< at the tile that is widened next
+  Ring ring = {};        ///< at the tile that is upcast next
   int cta = 0;           ///< of two
   int word = -1;         ///< what is read to find the lane's row of the tile that is asked for next
   int asked_place = -1;  ///< of the lane's row of that which was asked for last
@@ -85,7 +85,7 @@ struct WideningCopies {
     request(last);
   }
 
-  /// Widens a tile, which is on its way, and asks for the next one as soon as its place is free.
+  /// Upcasts a tile, which is on its way, and asks for the next one as soon as its place is free.
   ATTNJIT_DEVICE void load(int tile) {
     // NOTE: read again, so that what follows from it is not kept in registers over all tiles: it
     // would be spilled.
@@ -112,7 +112,7 @@ struct WideningCopies {
         asked = true;
       }
       if (pair == kPairs) break;
-      widen_pair(pair, own[0], place);
+      upcast_pair(pair, own[0], place);
 #pragma unroll
       for (int j = 0; j + 1 < kScales; ++j) own[j] = own[j + 1];
     }
@@ -120,7 +120,7 @@ struct WideningCopies {
   }
 
  private:
-  /// The block that is the `i`-th of this CTA to be widened: those of the half that is released
+  /// The block that is the `i`-th of this CTA to be upcast: those of the half that is released
   /// first are the last.
   ATTNJIT_DEVICE int block_at(const Ring& at, int i) const {
     const int half = Tiles::free_half(at.stage);
@@ -164,9 +164,9 @@ struct WideningCopies {
     }
     if constexpr (kForPeer) fence_acquire_shared();
   }
-  /// Whether there is place for e4m3. NOTE: where the rope's block is widened, too, or the latent
+  /// Whether there is place for e4m3. NOTE: where the rope's block is upcast, too, or the latent
   /// part is an odd number of blocks, the first of these blocks is of the other half, or of both.
-  /// It comes free behind S of the tile that is widened: who waited for it would wait for himself.
+  /// It comes free behind S of the tile that is upcast: who waited for it would wait for himself.
   ATTNJIT_DEVICE bool is_free(const Ring& at) const {
     const auto test = [&](int i) {
       return mbarrier_test(rows.smem.kv_empty(at.stage, block_at(at, i)), at.parity ^ 1);
@@ -260,8 +260,8 @@ struct WideningCopies {
     }
   }
 
-  /// Widens a pair of blocks. `scale`, `place`: of the lane's row.
-  ATTNJIT_DEVICE void widen_pair(int pair, float scale, int place) const {
+  /// Upcasts a pair of blocks. `scale`, `place`: of the lane's row.
+  ATTNJIT_DEVICE void upcast_pair(int pair, float scale, int place) const {
     const u32 lane = static_cast<u32>(rows.lane);
     const int first = kPair * pair;
     const bool both = kBlocks % kPair == 0 || first + 1 < kBlocks;
@@ -336,7 +336,7 @@ struct WideningCopies {
         u32 wide[4];
 #pragma unroll
         for (int word = 0; word < 2; ++word) {
-          widen(part[row][2 * half + word], of_rows[row], wide[2 * word], wide[2 * word + 1]);
+          upcast(part[row][2 * half + word], of_rows[row], wide[2 * word], wide[2 * word + 1]);
         }
         store_shared_v4(to + 8 * row * kBlockRowBytes + (first ^ half << 4), wide[0], wide[1],
                         wide[2], wide[3]);
@@ -345,12 +345,12 @@ struct WideningCopies {
   }
 
   /// Four e4m3 as two pairs, multiplied where the row has scales.
-  ATTNJIT_DEVICE static void widen(u32 four, float scale, u32& low, u32& high) {
+  ATTNJIT_DEVICE static void upcast(u32 four, float scale, u32& low, u32& high) {
     if constexpr (!Row::kScaled) {
-      widen_e4m3<Config::kBf16>(four, low, high);
+      upcast_e4m3<Config::kBf16>(four, low, high);
     } else {
       u32 pairs[2];
-      widen_e4m3<false>(four, pairs[0], pairs[1]);
+      upcast_e4m3<false>(four, pairs[0], pairs[1]);
       const FloatPair first = unpack_pair<false>(pairs[0]);
       const FloatPair second = unpack_pair<false>(pairs[1]);
       low = pack_pair<Config::kBf16>(first.x * scale, first.y * scale);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The widening warps: K and V of e4m3, from global memory by way of registers to the 16-bit tiles
+// The upcasting warps: K and V of e4m3, from global memory by way of registers to the 16-bit tiles
 // that the products read.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace attnjit::sm100 {
 
-/// A tile of K (kIsK) or V on its way through the registers of the widening warps, which have its
+/// A tile of K (kIsK) or V on its way through the registers of the upcasting warps, which have its
 /// rows in equal parts. Four lanes have a row's part of a block of columns, 16 e4m3 each,
 /// and store it as TMA would have put its 16 bits.
 ///
@@ -18,7 +18,7 @@ namespace attnjit::sm100 {
 template <class Config, bool kIsK>
 struct NarrowTile {
   using Layout = LayoutOf<Config>;
-  static constexpr int kRows = Config::kTileN / Config::kWideningWarps;  // of a warp
+  static constexpr int kRows = Config::kTileN / Config::kUpcastWarps;  // of a warp
   static constexpr int kSteps = kRows / 8;
   static_assert(kSteps * 8 == kRows, "a warp has whole periods of the swizzle");
   static constexpr int kDepth = kIsK ? Config::kQkDepth : Config::kOvDepth;
@@ -49,7 +49,7 @@ struct NarrowTile {
     }
   }
 
-  /// Widens what was loaded, when its stage is free.
+  /// Upcasts what was loaded, when its stage is free.
   ATTNJIT_DEVICE void store(const Smem<Config>& smem, const KvTile<Config, kIsK>& tile,
                             int warp) const {
     // NOTE: read again, so that what follows from it is not kept in registers over all tiles: of
@@ -62,8 +62,7 @@ struct NarrowTile {
       const u32 to = tile.block(block) + place;
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        store_widened<kBf16>(to, static_cast<u32>(8 * step * Layout::kRowBytes),
-                             words[step][block]);
+        store_upcast<kBf16>(to, static_cast<u32>(8 * step * Layout::kRowBytes), words[step][block]);
       }
     }
     // NOTE: the tensor cores read through the async proxy what threads wrote through the generic
@@ -111,7 +110,7 @@ struct NarrowRows {
 
   /// The lane's of the tile that is walked as the `rank`-th. NOTE: behind the sequence's end it is
   /// the last key's, and before all that rows see the first one's that they see: P is 0 for what is
-  /// widened of it, which must not be NaN, as what lies there may be.
+  /// upcast of it, which must not be NaN, as what lies there may be.
   ATTNJIT_DEVICE Place place(int rank) const {
     const int place = all.end - 1 - rank;
     int key = min(tile_at<Config>(work, place, arguments) * Config::kTileN + own, work.kv_len - 1);
@@ -135,12 +134,12 @@ struct NarrowRows {
   }
 };
 
-/// One of the widening warps: K and V of every work tile, in the order of the products
-/// (sm100/mma.cuh). While a tile is widened, the next ones of its kind and of the other are on
+/// One of the upcasting warps: K and V of every work tile, in the order of the products
+/// (sm100/mma.cuh). While a tile is upcast, the next ones of its kind and of the other are on
 /// their way, and the rows of the tile after those are brought to L2.
 template <class Config, class Mask, class Arguments, class Params>
-ATTNJIT_DEVICE void widen(const Smem<Config>& smem, const Arguments& arguments,
-                          const Params& params, int warp) {
+ATTNJIT_DEVICE void upcast(const Smem<Config>& smem, const Arguments& arguments,
+                           const Params& params, int warp) {
   using Layout = LayoutOf<Config>;
   using Keys = NarrowTile<Config, true>;
   using Values = NarrowTile<Config, false>;

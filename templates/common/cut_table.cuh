@@ -19,12 +19,12 @@ constexpr bool cuts_tiles() {
 /// (common/sequence_ranges.cuh); others of the same kernel have uniform splits.
 template <class Config>
 constexpr bool deals_ranges() {
-  return Config::kRuns;
+  return Config::kStreamK;
 }
 /// Whether their heads have keys of their own, as a decode's: a team has a CTA for each.
 template <class Config>
 constexpr bool deals_head_ranges() {
-  return Config::kHeadRuns;
+  return Config::kHeadStreamK;
 }
 
 /// Whether a launch asks how long its sequences are, and deals out ranges if that is worth it:

@@ -140,7 +140,7 @@ TEST(Sm90Launch, DecodesMayDealOutRuns) {
   for (const PlannedKernel& kernel : plan.kernels) {
     EXPECT_TRUE(std::any_of(
         kernel.constants.begin(), kernel.constants.end(),
-        [](const ConfigConstant& one) { return one.name == "kRuns" && one.value == "true"; }));
+        [](const ConfigConstant& one) { return one.name == "kStreamK" && one.value == "true"; }));
   }
   const auto parts = [&](int batch, int kv_len) {
     LaunchShapes shapes;

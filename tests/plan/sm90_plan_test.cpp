@@ -144,8 +144,8 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kOOffset", "147456"},
       {"kSmemBytes", "196848"},
       // What it does without.
-      {"kRuns", "false"},
-      {"kHeadRuns", "false"},
+      {"kStreamK", "false"},
+      {"kHeadStreamK", "false"},
       {"kCuts", "false"},
       {"kJoins", "false"},
       {"kTrimsTiles", "false"},

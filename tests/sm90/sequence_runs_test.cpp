@@ -32,8 +32,8 @@ constexpr const char* kKernel = R"(
 using namespace attnjit;
 struct Config {
   static constexpr bool kRagged = HEADS, kRaggedKv = false, kKvLensExcludeNew = false;
-  static constexpr bool kSplit = true, kRuns = true, kMapped = false, kPairTiles = false;
-  static constexpr bool kHeadRuns = HEADS, kJoins = !HEADS, kCuts = false;
+  static constexpr bool kSplit = true, kStreamK = true, kMapped = false, kPairTiles = false;
+  static constexpr bool kHeadStreamK = HEADS, kJoins = !HEADS, kCuts = false;
   static constexpr bool kTrimsTiles = false;
   static constexpr int kCluster = 1, kTileM = 64, kTileN = 64;
 #if HEADS

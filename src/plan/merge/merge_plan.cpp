@@ -133,7 +133,7 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   constants.add("kOutputBytes", size_of(spec.o_dtype));
   constants.add("kPartialF32", splits(spec));
   constants.add("kQuadOrder", plan.partials.quad_order);
-  constants.add("kRuns", plan.partials.over_sequences());
+  constants.add("kStreamK", plan.partials.over_sequences());
   constants.add("kCuts", plan.partials.cut_rows > 0 && !plan.partials.over_sequences());
   constants.add("kTileM", plan.partials.cut_rows);
   // Rows of cut tiles are those of sequences.

@@ -217,9 +217,9 @@ void add_mla_constants(const MlaTiles& tiles, Constants& constants) {
   constants.add("kPairTiles", tiles.pair_tiles);
   constants.add("kMapped", false);
   constants.add("kSplit", splits(spec));
-  constants.add("kRuns", tiles.stream_k);
+  constants.add("kStreamK", tiles.stream_k);
   // What kernels with heads of their own may do.
-  constants.add("kHeadRuns", false);
+  constants.add("kHeadStreamK", false);
   constants.add("kCuts", false);
   constants.add("kUnitPositions", 0);
   constants.add("kJoins", tiles.joins);

@@ -101,8 +101,8 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add("kMapBits", sm100.mapped && map_has_bits(spec));
   constants.add("kOverlaps", overlaps(sm100));
   // What kernels of sm_90a, or of absorbed MLA, may do.
-  constants.add("kRuns", false);
-  constants.add("kHeadRuns", false);
+  constants.add("kStreamK", false);
+  constants.add("kHeadStreamK", false);
   constants.add("kUnitPositions", 0);
   constants.add("kMaximumByLoad", spec.arch == Arch::kSm103a);
   return std::move(constants).take();

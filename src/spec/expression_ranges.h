@@ -72,7 +72,7 @@ std::string print_cuda_ranges(const Expression& expression);
 bool reads_arrays(const Expression& expression);
 
 /// Whether a mask may hide tiles of keys again and again between others: a remainder, bits or an
-/// element depends on kv_idx. Where it does not, two ends and a hole are most of what it hides.
+/// element depends on kv_idx. Where it does not, two ends and a gap are most of what it hides.
 bool hides_again(const Expression& expression);
 
 /// The block that a mask looks up in arrays: what a coordinate is divided by where it is an index

@@ -10,10 +10,10 @@
 
 namespace attnjit::sm100 {
 
-/// Whether more than one hole of a work tile's KV tiles may be left out: it costs each KV tile that
+/// Whether more than one gap of a work tile's KV tiles may be left out: it costs each KV tile that
 /// is walked a branch. The plan says so.
 template <class Config>
-constexpr bool kManyHoles = Config::kManyHoles;
+constexpr bool kManyGaps = Config::kManyGaps;
 
 /// The longest run of bits: from `begin` on, `count` of them.
 struct BitRun {
@@ -48,8 +48,8 @@ ATTNJIT_DEVICE int nth_bit(u32 bits, int n) {
 
 /// Takes from both query tiles' KV tiles those that the mask hides. One warp: a lane asks about a
 /// run of tiles, of which 32 are all that are reached. Where that is more than one tile, the tiles
-/// at the ends of what is seen are asked about next. What is hidden between is one hole whose ends
-/// are asked about, too, or runs, where more of them are hidden than that hole's ends may add.
+/// at the ends of what is seen are asked about next. What is hidden between is one gap whose ends
+/// are asked about, too, or runs, where more of them are hidden than that gap's ends may add.
 /// Where there are pages the last question is which keys of the first tile are seen. NOTE: at one
 /// place for both query tiles and all ends, since what it asks is as long as the mask's expression.
 template <class Config, class Mask, class Work, class Params>
@@ -59,13 +59,13 @@ ATTNJIT_DEVICE void find_shown(Work& work, const Params& params) {
   constexpr int kLanes = 32;
   const int lane = static_cast<int>(threadIdx.x & 31u);
   const KvTiles all = work.all();
-  // NOTE: of many holes they are a power of two: each KV tile that is walked is divided by it.
-  const int shift = kManyHoles<Config> ? kLanes - __clz((all.count() - 1) >> 5) : 0;
+  // NOTE: of many gaps they are a power of two: each KV tile that is walked is divided by it.
+  const int shift = kManyGaps<Config> ? kLanes - __clz((all.count() - 1) >> 5) : 0;
   int run = ceil_div(all.count(), kLanes);
-  if (kManyHoles<Config> && run > 0) run = 1 << shift;
+  if (kManyGaps<Config> && run > 0) run = 1 << shift;
   u32 shown = 0;         // which runs some row sees
-  bool many = false;     // holes
-  KvTiles around{0, 0};  // the hole: where what is behind it begins, and what is before it ends
+  bool many = false;     // gaps
+  KvTiles around{0, 0};  // the gap: where what is behind it begins, and what is before it ends
   int asks = all.count() > 0 ? 2 : 0;
   // Of pages, the keys of the first tile: a lane's, and where a page has fewer each of them.
   constexpr int kLaneKeys = ceil_div(Config::kTileN, kLanes);
@@ -73,7 +73,7 @@ ATTNJIT_DEVICE void find_shown(Work& work, const Params& params) {
 #pragma unroll 1
   for (int ask = 0; ask < asks + (asks > 0 ? kKeyAsks : 0); ++ask) {
     // Of each query tile all, of each its first and its last tiles, and of both what is behind and
-    // what is before the hole.
+    // what is before the gap.
     const bool of_keys = kKeyAsks > 0 && ask >= asks;
     const bool whole = ask < 2;
     const bool at_end = (ask & 1) != 0;
@@ -128,20 +128,20 @@ ATTNJIT_DEVICE void find_shown(Work& work, const Params& params) {
     if (ask == 1 && shown != 0) {
       // What lies between runs that are seen.
       const u32 between = ~shown & ~((shown & -shown) - 1) & kAll >> __clz(static_cast<int>(shown));
-      const BitRun hole = BitRun::longest(between);
-      if constexpr (kManyHoles<Config>) many = __popc(between) - hole.count >= min(run, 2);
-      if (hole.count > 0) {
-        around.end = all.begin + hole.begin * run;
-        around.begin = around.end + hole.count * run;
+      const BitRun gap = BitRun::longest(between);
+      if constexpr (kManyGaps<Config>) many = __popc(between) - gap.count >= min(run, 2);
+      if (gap.count > 0) {
+        around.end = all.begin + gap.begin * run;
+        around.begin = around.end + gap.count * run;
       }
-      if (run > 1) asks = hole.count > 0 && !many ? 8 : 6;
+      if (run > 1) asks = gap.count > 0 && !many ? 8 : 6;
     }
   }
-  work.hole_begin = many ? all.begin : around.end;
-  work.hole = many ? shift : around.begin - around.end;
-  if constexpr (kManyHoles<Config>) work.shown = many ? shown : 0;
-  work.seen_0 = work.template without_hole<Config>(work.seen_0);
-  work.seen_1 = work.template without_hole<Config>(work.seen_1);
+  work.gap_begin = many ? all.begin : around.end;
+  work.gap = many ? shift : around.begin - around.end;
+  if constexpr (kManyGaps<Config>) work.shown = many ? shown : 0;
+  work.seen_0 = work.template without_gap<Config>(work.seen_0);
+  work.seen_1 = work.template without_gap<Config>(work.seen_1);
 }
 
 }  // namespace attnjit::sm100

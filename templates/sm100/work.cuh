@@ -50,10 +50,10 @@ struct WorkTile {
   int list_row = 0;   ///< which list
   int last_tile = 0;  ///< the KV tile that is walked first
   // Where Config::kTrims, they are counted without those that no row sees (sm100/seen_tiles.cuh):
-  // `hole` tiles from hole_begin on; or, where `shown` is not 0, of the runs of 1 << hole tiles
-  // from hole_begin on those whose bit is 0.
-  int hole_begin = 0;
-  int hole = 0;
+  // `gap` tiles from gap_begin on; or, where `shown` is not 0, of the runs of 1 << gap tiles
+  // from gap_begin on those whose bit is 0.
+  int gap_begin = 0;
+  int gap = 0;
   u32 shown = 0;
 
   /// What is loaded.
@@ -75,32 +75,32 @@ struct WorkTile {
   template <class Config>
   ATTNJIT_DEVICE int first_walked() const {
     if constexpr (Config::kMapped) return last_tile;
-    return behind_hole<Config>(all().end - 1);
+    return behind_gap<Config>(all().end - 1);
   }
   /// The KV tile at a place among those that are counted.
   template <class Config>
-  ATTNJIT_DEVICE int behind_hole(int place) const {
+  ATTNJIT_DEVICE int behind_gap(int place) const {
     if constexpr (!Config::kTrims) return place;
-    if (kManyHoles<Config> && shown != 0) {
-      const int run = place >> hole;
-      return hole_begin + (nth_bit(shown, run) << hole) + place - (run << hole);
+    if (kManyGaps<Config> && shown != 0) {
+      const int run = place >> gap;
+      return gap_begin + (nth_bit(shown, run) << gap) + place - (run << gap);
     }
-    return place < hole_begin ? place : place + hole;
+    return place < gap_begin ? place : place + gap;
   }
   /// How many of those that are counted come before a KV tile.
   template <class Config>
-  ATTNJIT_DEVICE int before_hole(int tile) const {
+  ATTNJIT_DEVICE int before_gap(int tile) const {
     if constexpr (!Config::kTrims) return tile;
-    if (kManyHoles<Config> && shown != 0) {
-      const int behind = max(tile - hole_begin, 0), run = behind >> hole;
-      const int before = __popc(shown & low_bits(run)) << hole;
-      return run < 32 && (shown >> run & 1u) != 0 ? before + behind - (run << hole) : before;
+    if (kManyGaps<Config> && shown != 0) {
+      const int behind = max(tile - gap_begin, 0), run = behind >> gap;
+      const int before = __popc(shown & low_bits(run)) << gap;
+      return run < 32 && (shown >> run & 1u) != 0 ? before + behind - (run << gap) : before;
     }
-    return tile <= hole_begin ? tile : max(tile - hole, hole_begin);
+    return tile <= gap_begin ? tile : max(tile - gap, gap_begin);
   }
   template <class Config>
-  ATTNJIT_DEVICE KvTiles without_hole(KvTiles tiles) const {
-    return {before_hole<Config>(tiles.begin), before_hole<Config>(tiles.end)};
+  ATTNJIT_DEVICE KvTiles without_gap(KvTiles tiles) const {
+    return {before_gap<Config>(tiles.begin), before_gap<Config>(tiles.end)};
   }
   /// Whether it ends past the sequence.
   template <class Config>
@@ -141,7 +141,7 @@ ATTNJIT_DEVICE int tile_at(const WorkTile& work, int place, const Arguments& arg
     constexpr int kParts = kMapBlock / Config::kTileN;
     return listed_block<Config>(work, place, arguments).block() * kParts + place % kParts;
   } else {
-    return work.template behind_hole<Config>(place);
+    return work.template behind_gap<Config>(place);
   }
 }
 
@@ -275,7 +275,7 @@ ATTNJIT_DEVICE KvTiles part_of(const WorkTile& work, const Arguments& arguments)
   } else if constexpr (Config::kPartitionTiles > 0) {
     const int begin = work.partition * Config::kPartitionTiles;
     return intersect(all,
-                     work.template without_hole<Config>({begin, begin + Config::kPartitionTiles}));
+                     work.template without_gap<Config>({begin, begin + Config::kPartitionTiles}));
   } else {
     return attnjit::part_of<Config>(all, work.partition, arguments);
   }
@@ -363,9 +363,9 @@ ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work, bool none) {
     store_shared_word(address + 56, word(work.last_tile));
   }
   if constexpr (Config::kTrims) {
-    store_shared_word(address + 52, word(work.hole_begin));
-    store_shared_word(address + 56, word(work.hole));
-    if constexpr (kManyHoles<Config>) store_shared_word(address + 60, work.shown);
+    store_shared_word(address + 52, word(work.gap_begin));
+    store_shared_word(address + 56, word(work.gap));
+    if constexpr (kManyGaps<Config>) store_shared_word(address + 60, work.shown);
   }
 }
 
@@ -391,9 +391,9 @@ struct SaidWork {
       work.last_tile = word(14);
     }
     if constexpr (Config::kTrims) {
-      work.hole_begin = word(13);
-      work.hole = word(14);
-      if constexpr (kManyHoles<Config>) work.shown = static_cast<u32>(word(15));
+      work.gap_begin = word(13);
+      work.gap = word(14);
+      if constexpr (kManyGaps<Config>) work.shown = static_cast<u32>(word(15));
     }
     return work;
   }

@@ -266,9 +266,9 @@ TEST(Sm100Plan, OneWarpAsksWhatAnExpressionHides) {
   }
 }
 
-// More than one hole is left out where an expression may hide tiles again and again: that costs
+// More than one gap is left out where an expression may hide tiles again and again: that costs
 // each tile that is walked a branch. What asks nothing of tiles leaves none out.
-TEST(Sm100Plan, ManyHolesWhereAnExpressionHidesAgain) {
+TEST(Sm100Plan, ManyGapsWhereAnExpressionHidesAgain) {
   struct {
     const char* code;
     int depth;
@@ -291,7 +291,7 @@ TEST(Sm100Plan, ManyHolesWhereAnExpressionHidesAgain) {
     if (one.pair) options.pair_cta = true;
     const KernelPlan plan = plan_of(spec, options);
     EXPECT_EQ(plan.sm100->many_gaps, one.many);
-    EXPECT_EQ(constants_of(plan).at("kManyHoles"), one.many ? "true" : "false");
+    EXPECT_EQ(constants_of(plan).at("kManyGaps"), one.many ? "true" : "false");
   }
 }
 TEST(Sm100Plan, OneBudgetAWarpgroup) {

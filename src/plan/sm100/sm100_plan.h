@@ -208,7 +208,7 @@ inline constexpr Field<Sm100Plan> kSm100Fields[] = {
     {"upcasts_kv", nullptr, &fact_of<&SpecFacts::upcasts_kv>},
     FIELD(published, "kAnnounced"),
     FIELD(skips_tiles, "kTrims"),
-    FIELD(many_gaps, "kManyHoles"),
+    FIELD(many_gaps, "kManyGaps"),
     FIELD(mapped, "kMapped"),
     FIELD(split, "kSplit"),
     FIELD(cuts, "kCuts"),

@@ -62,7 +62,7 @@ struct SequenceRanges : SequenceLengths<Config, true, Arguments> {
     const Lengths its = this->lengths(sequence);
     const KvTiles reached = tiles_of_keys<Config::kTileN>(
         reach_of<Config, Mask>(its.first_q_idx(), its.kv - 1, its.kv, params));
-    if constexpr (trims_tiles<Config>()) {
+    if constexpr (skips_hidden_tiles<Config>()) {
       const TileCoord rows = rows_of<Config>(sequence, 0, 0, its.q - 1, its);
       return seen_tiles<Config::kTileN, Mask>(rows, reached, params);
     } else {

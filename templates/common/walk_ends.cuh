@@ -10,8 +10,8 @@ namespace attnjit {
 /// Whether a kernel whose walks are runs of KV tiles asks an expression where these begin and end.
 /// The plan says so.
 template <class Config>
-constexpr bool trims_tiles() {
-  return Config::kTrimsTiles;
+constexpr bool skips_hidden_tiles() {
+  return Config::kSkipsHiddenTiles;
 }
 
 /// `at` with the keys of `tiles`, of which there are some. True: none is past the sequence's end.

@@ -243,7 +243,7 @@ ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
   const KvTiles tiles = last < 0 ? KvTiles{0, 0} : tiles_of_keys<Config::kTileN>(reach);
   work.tile_begin = tiles.begin;
   work.tile_end = tiles.end;
-  if constexpr (trims_tiles<Config>()) {
+  if constexpr (skips_hidden_tiles<Config>()) {
     const TileCoord rows = rows_of<Config>(work.batch, work.head, first, last, lengths);
     const KvTiles seen =
         seen_tiles<Config::kTileN, Mask>(rows, {work.tile_begin, work.tile_end}, params);

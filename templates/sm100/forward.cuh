@@ -57,8 +57,8 @@ namespace attnjit::sm100 {
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
 ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   using Layout = LayoutOf<Config>;
-  static_assert(Config::kTrims == (Mask::kListed && !Config::kMapped &&
-                                   (Config::kOneWorkTile || Config::kAnnounced)),
+  static_assert(Config::kSkipsTiles == (Mask::kListed && !Config::kMapped &&
+                                        (Config::kOneWorkTile || Config::kAnnounced)),
                 "the plan knows whether the mask says what it shows of tiles");
   extern __shared__ __align__(kSwizzlePeriod) unsigned char dynamic_smem[];
   const u32 base = shared_address(dynamic_smem);

@@ -236,7 +236,7 @@ struct LayoutOf {
                 "a warp that counts work tiles off announces them");
   static_assert(!takes_over<Config>() || (Config::kCounted && !Config::kUpcastsKv),
                 "the load warp's thread asks for a work tile, and a warp announces it");
-  static_assert(!Config::kTrims || Config::kOneWorkTile || Config::kAnnounced,
+  static_assert(!Config::kSkipsTiles || Config::kOneWorkTile || Config::kAnnounced,
                 "one warp asks what an expression shows");
   static_assert(!Config::kOneWorkTile || !Config::kAnnounced,
                 "announcements are there for CTAs with several work tiles");

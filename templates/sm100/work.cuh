@@ -45,13 +45,13 @@ struct WorkTile {
   KvTiles seen_0, seen_1;  ///< by each query tile's rows, of the partition's keys
   int partition = 0;       ///< of the keys, where Config::kSplit
   int kv_begin = 0;        ///< ragged_kv: the row of k and v where the sequence begins
-  int first_key = 0;       ///< paged, where Config::kTrims: no row sees one before it
+  int first_key = 0;       ///< paged, where Config::kSkipsTiles: no row sees one before it
   // Where Config::kMapped, KV tiles are counted among those of a list, of which all are walked.
   int list_row = 0;   ///< which list
   int last_tile = 0;  ///< the KV tile that is walked first
-  // Where Config::kTrims, they are counted without those that no row sees (sm100/seen_tiles.cuh):
-  // `gap` tiles from gap_begin on; or, where `shown` is not 0, of the runs of 1 << gap tiles
-  // from gap_begin on those whose bit is 0.
+  // Where Config::kSkipsTiles, they are counted without those that no row sees
+  // (sm100/seen_tiles.cuh): `gap` tiles from gap_begin on; or, where `shown` is not 0, of the runs
+  // of 1 << gap tiles from gap_begin on those whose bit is 0.
   int gap_begin = 0;
   int gap = 0;
   u32 shown = 0;
@@ -80,7 +80,7 @@ struct WorkTile {
   /// The KV tile at a place among those that are counted.
   template <class Config>
   ATTNJIT_DEVICE int behind_gap(int place) const {
-    if constexpr (!Config::kTrims) return place;
+    if constexpr (!Config::kSkipsTiles) return place;
     if (kManyGaps<Config> && shown != 0) {
       const int run = place >> gap;
       return gap_begin + (nth_bit(shown, run) << gap) + place - (run << gap);
@@ -90,7 +90,7 @@ struct WorkTile {
   /// How many of those that are counted come before a KV tile.
   template <class Config>
   ATTNJIT_DEVICE int before_gap(int tile) const {
-    if constexpr (!Config::kTrims) return tile;
+    if constexpr (!Config::kSkipsTiles) return tile;
     if (kManyGaps<Config> && shown != 0) {
       const int behind = max(tile - gap_begin, 0), run = behind >> gap;
       const int before = __popc(shown & low_bits(run)) << gap;
@@ -221,7 +221,7 @@ ATTNJIT_DEVICE KvTiles reached_by(const WorkTile& work, int position, const Para
 
 /// Whether who asks an expression about tiles says where what it shows begins.
 template <class Config>
-inline constexpr bool kSaysFirstKey = Config::kTrims&& Config::kPageSize > 0;
+inline constexpr bool kSaysFirstKey = Config::kSkipsTiles&& Config::kPageSize > 0;
 
 /// The first key that some row of a work tile sees, of a pair's of both, by the mask's reach; where
 /// what lies before it is passed over.
@@ -299,7 +299,7 @@ ATTNJIT_DEVICE void find_seen(WorkTile& work, bool has_second, const Arguments& 
   } else {
     work.seen_0 = reached_by<Config, Mask>(work, work.first_position, params);
     work.seen_1 = has_second ? reached_by<Config, Mask>(work, second, params) : KvTiles{0, 0};
-    if constexpr (Config::kTrims) find_shown<Config, Mask>(work, params);
+    if constexpr (Config::kSkipsTiles) find_shown<Config, Mask>(work, params);
   }
 }
 
@@ -362,7 +362,7 @@ ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work, bool none) {
     store_shared_word(address + 52, word(work.list_row));
     store_shared_word(address + 56, word(work.last_tile));
   }
-  if constexpr (Config::kTrims) {
+  if constexpr (Config::kSkipsTiles) {
     store_shared_word(address + 52, word(work.gap_begin));
     store_shared_word(address + 56, word(work.gap));
     if constexpr (kManyGaps<Config>) store_shared_word(address + 60, work.shown);
@@ -390,7 +390,7 @@ struct SaidWork {
       work.list_row = word(13);
       work.last_tile = word(14);
     }
-    if constexpr (Config::kTrims) {
+    if constexpr (Config::kSkipsTiles) {
       work.gap_begin = word(13);
       work.gap = word(14);
       if constexpr (kManyGaps<Config>) work.shown = static_cast<u32>(word(15));

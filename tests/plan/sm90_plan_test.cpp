@@ -148,7 +148,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kHeadStreamK", "false"},
       {"kCuts", "false"},
       {"kJoins", "false"},
-      {"kTrimsTiles", "false"},
+      {"kSkipsHiddenTiles", "false"},
       {"kFewRegisters", "false"},
       {"kPlacesRowsAnew", "false"},
       {"kStashesWork", "false"},

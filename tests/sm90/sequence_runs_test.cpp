@@ -34,7 +34,7 @@ struct Config {
   static constexpr bool kRagged = HEADS, kRaggedKv = false, kKvLensExcludeNew = false;
   static constexpr bool kSplit = true, kStreamK = true, kMapped = false, kPairTiles = false;
   static constexpr bool kHeadStreamK = HEADS, kJoins = !HEADS, kCuts = false;
-  static constexpr bool kTrimsTiles = false;
+  static constexpr bool kSkipsHiddenTiles = false;
   static constexpr int kCluster = 1, kTileM = 64, kTileN = 64;
 #if HEADS
   static constexpr int kGqaShift = 2, kGroup = 4, kCtasPerSm = CTAS_PER_SM;

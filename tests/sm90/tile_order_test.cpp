@@ -23,7 +23,7 @@ template <bool kBytes>
 struct Config {
   static constexpr bool kRagged = true, kRaggedKv = false, kKvLensExcludeNew = false;
   static constexpr bool kSplit = false, kMapped = false, kPairTiles = true;
-  static constexpr bool kCuts = false, kTrimsTiles = false;
+  static constexpr bool kCuts = false, kSkipsHiddenTiles = false;
   static constexpr bool kE4m3 = kBytes, kUpcastsKv = false;
   static constexpr int kCluster = 1, kGqaShift = 0, kGroup = 1, kTileM = 128;
   static constexpr int kUnitPositions = 0;

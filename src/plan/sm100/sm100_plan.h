@@ -207,7 +207,7 @@ inline constexpr Field<Sm100Plan> kSm100Fields[] = {
     FIELD(row_copies, "kRowCopies"),
     {"upcasts_kv", nullptr, &fact_of<&SpecFacts::upcasts_kv>},
     FIELD(published, "kAnnounced"),
-    FIELD(skips_tiles, "kTrims"),
+    FIELD(skips_tiles, "kSkipsTiles"),
     FIELD(many_gaps, "kManyGaps"),
     FIELD(mapped, "kMapped"),
     FIELD(split, "kSplit"),

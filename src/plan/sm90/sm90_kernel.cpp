@@ -57,7 +57,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   // What kernels of absorbed MLA may do.
   constants.add("kCluster", 1);
   constants.add("kJoins", false);
-  constants.add("kTrimsTiles", false);
+  constants.add("kSkipsHiddenTiles", false);
   return std::move(constants).take();
 }
 

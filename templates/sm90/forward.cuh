@@ -82,7 +82,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
     using Layout = LayoutOf<Config>;
     static_assert(
         Config::kOnesOffset % 16 == 0 &&
-            Config::kOnesOffset >= Config::kRowsOffset + Config::kRowStages * Layout::kVRowsBytes &&
+            Config::kOnesOffset >= Config::kRowsOffset + Config::kRawStages * Layout::kVRowsBytes &&
             Config::kOnesOffset >= Config::kOOffset + Config::kConsumers * Config::kOBlocks *
                                                           Layout::kConsumerBlockBytes &&
             Config::kWorkOffset >= Config::kOnesOffset + kOnesBytes,

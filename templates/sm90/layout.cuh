@@ -248,7 +248,7 @@ struct LayoutOf {
   static constexpr int kVRowsBytes = kHasRows ? kCopiedVBlocks * kCopiedBlockBytes : 0;
   static constexpr int kKRowsBytes = Config::kUpcastsKv ? kCopiedKBlocks * kCopiedBlockBytes : 0;
   /// Their words.
-  static constexpr int kRowWords = (Config::kUpcastsKv ? 2 : 1) * Config::kRowStages;
+  static constexpr int kRowWords = (Config::kUpcastsKv ? 2 : 1) * Config::kRawStages;
 
   static_assert(Config::kQOffset % kSwizzlePeriod == 0 && Config::kKOffset % kSwizzlePeriod == 0 &&
                     Config::kVOffset % kSwizzlePeriod == 0 && kKBytes % kSwizzlePeriod == 0 &&
@@ -261,10 +261,10 @@ struct LayoutOf {
   static_assert(!kHasRows ||
                     (Config::kRowsOffset % kSwizzlePeriod == 0 &&
                      kVRowsBytes % kSwizzlePeriod == 0 && kKRowsBytes % kSwizzlePeriod == 0 &&
-                     Config::kRowStages >= 1 &&
+                     Config::kRawStages >= 1 &&
                      Config::kRowsOffset >= Config::kVOffset + Config::kVStages * kVBytes &&
                      Config::kRowWordsOffset >=
-                         Config::kRowsOffset + Config::kRowStages * (kVRowsBytes + kKRowsBytes) &&
+                         Config::kRowsOffset + Config::kRawStages * (kVRowsBytes + kKRowsBytes) &&
                      Config::kRowWordsOffset % 4 == 0 &&
                      Config::kBarrierOffset >= Config::kRowWordsOffset + 4 * kRowWords),
                 "rows lie after V, at a multiple of the swizzle's 1024 bytes, and a word for each "
@@ -335,13 +335,13 @@ struct Smem : CtaMemory<Config> {
     return base + Config::kRowsOffset + stage * Layout::kVRowsBytes;
   }
   ATTNJIT_DEVICE u32 k_rows(int stage) const {
-    return v_rows(Config::kRowStages) + stage * Layout::kKRowsBytes;
+    return v_rows(Config::kRawStages) + stage * Layout::kKRowsBytes;
   }
   /// Their keys that are the sequence's; 0: no more come.
   ATTNJIT_DEVICE u32 v_row_word(int stage) const {
     return base + Config::kRowWordsOffset + 4 * stage;
   }
-  ATTNJIT_DEVICE u32 k_row_word(int stage) const { return v_row_word(Config::kRowStages + stage); }
+  ATTNJIT_DEVICE u32 k_row_word(int stage) const { return v_row_word(Config::kRawStages + stage); }
   ATTNJIT_DEVICE u32 ones() const { return base + Config::kOnesOffset; }
   ATTNJIT_DEVICE u32 o(int consumer) const {
     return base + Config::kOOffset + consumer * Config::kOBlocks * Layout::kConsumerBlockBytes;
@@ -422,7 +422,7 @@ struct TilesOf {
 /// Those as they come, which warps rewrite.
 template <class Config, bool kIsK>
 struct RowsOf {
-  static constexpr int kStages = Config::kRowStages;
+  static constexpr int kStages = Config::kRawStages;
   static constexpr bool kRows = true;
 
   ATTNJIT_DEVICE static u32 data(const Smem<Config>& smem, int stage) {

@@ -139,7 +139,7 @@ struct Transposer {
         mbarrier_arrive(smem.v_full(to.stage));
         mbarrier_arrive(smem.v_rows_empty(from.stage));
       }
-      from.advance(Config::kRowStages);
+      from.advance(Config::kRawStages);
       to.advance(Config::kVStages);
     }
   }

@@ -112,7 +112,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kScales", "0"},
       {"kStages", "3"},
       {"kVStages", "3"},
-      {"kRowStages", "0"},
+      {"kRawStages", "0"},
       {"kQStages", "1"},
       {"kPingPong", "true"},
       {"kPairTiles", "true"},

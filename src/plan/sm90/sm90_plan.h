@@ -123,7 +123,7 @@ inline constexpr Field<Sm90Plan> kSm90Fields[] = {
     FIELD(num_stages, "kStages"),
     FIELD(num_v_stages, "kVStages"),
     FIELD(num_q_stages, "kQStages"),
-    FIELD(num_raw_stages, "kRowStages"),
+    FIELD(num_raw_stages, "kRawStages"),
     FIELD(o_blocks, "kOBlocks"),
     FIELD(ping_pong, "kPingPong"),
     FIELD(pair_tiles, "kPairTiles"),

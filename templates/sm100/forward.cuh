@@ -21,7 +21,7 @@
 //   const int* q_offsets, int batch, total_q         ragged: sequence b has the rows from
 //   unsigned char* o, i64 o_row_bytes, o_head_bytes  q_offsets[b] on to q_offsets[b + 1]
 //   int one_query                                    where Config::kSwitchTo1Q
-// where Config::kAnnounced and not kCounted, for total_tiles, m_tiles, total_heads, section_heads,
+// where Config::kPublished and not kCounted, for total_tiles, m_tiles, total_heads, section_heads,
 //   int batch
 //   const int* kv_offsets; int total_kv              where Config::kRaggedKv, for kv_lens: sequence
 //                                                    b has the keys from kv_offsets[b] on
@@ -43,10 +43,10 @@
 //   unsigned* wait_records                           where Config::kDebugWaits
 #pragma once
 
-#include "sm100/announce.cuh"
 #include "sm100/correction.cuh"
 #include "sm100/load.cuh"
 #include "sm100/mma.cuh"
+#include "sm100/publish.cuh"
 #include "sm100/softmax.cuh"
 #include "sm100/store.cuh"
 #include "sm100/tail.cuh"
@@ -58,7 +58,7 @@ template <class Config, class Mask, class ScoreMod, class Arguments, class Param
 ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   using Layout = LayoutOf<Config>;
   static_assert(Config::kSkipsTiles == (Mask::kListed && !Config::kMapped &&
-                                        (Config::kOneWorkTile || Config::kAnnounced)),
+                                        (Config::kOneWorkTile || Config::kPublished)),
                 "the plan knows whether the mask says what it shows of tiles");
   extern __shared__ __align__(kSwizzlePeriod) unsigned char dynamic_smem[];
   const u32 base = shared_address(dynamic_smem);
@@ -135,9 +135,9 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   } else {
     // Jobs that one thread each does.
     setmaxnreg_dec<Config::kOtherRegisters>();
-    if constexpr (Config::kAnnounced) {
+    if constexpr (Config::kPublished) {
       if (warp == Layout::kSpareWarp)
-        announce<Config, Mask>(Smem<Config>(opaque(base), arguments), arguments, params);
+        publish<Config, Mask>(Smem<Config>(opaque(base), arguments), arguments, params);
     } else if constexpr (Layout::kTails) {
       if (warp == Layout::kSpareWarp)
         clear_only_tail<Config>(Smem<Config>(opaque(base), arguments), arguments, params);

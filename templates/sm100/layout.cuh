@@ -18,7 +18,7 @@ constexpr int kTeardownThreads = 128 + 32;
 /// And the next: a softmax warpgroup's threads have brought the scales of a KV tile.
 constexpr int kKeyScalesBarrier = 2;
 
-/// Work tiles that are announced at a time, where Config::kAnnounced, and the bytes of each, and of
+/// Work tiles that are published at a time, where Config::kPublished, and the bytes of each, and of
 /// the only one of a CTA.
 constexpr int kWorkSlots = 2;
 constexpr int kWorkBytes = 64;
@@ -228,19 +228,19 @@ struct LayoutOf {
   /// V's rows past a sequence's end are zeroed when TMA has brought them.
   static constexpr bool kTails = kKvLens && kBoxesOfKeys;
   static_assert(!kPair || ((Config::kNumQo == 2 || kOneO) && !kQInTmem && kBoxesOfKeys &&
-                           !Config::kAnnounced && !Config::kMapped && !Config::kSwitchTo1Q),
-                "a pair's keys come by TMA, and its work is not announced");
+                           !Config::kPublished && !Config::kMapped && !Config::kSwitchTo1Q),
+                "a pair's keys come by TMA, and its work is not published");
 
   /// A CTA has one work tile, or walks several: then what one used is handed on to the next.
-  static_assert(!Config::kCounted || (Config::kAnnounced && !kKvLens && !Config::kSplit),
-                "a warp that counts work tiles off announces them");
+  static_assert(!Config::kCounted || (Config::kPublished && !kKvLens && !Config::kSplit),
+                "a warp that counts work tiles off publishes them");
   static_assert(!takes_over<Config>() || (Config::kCounted && !Config::kUpcastsKv),
-                "the load warp's thread asks for a work tile, and a warp announces it");
-  static_assert(!Config::kSkipsTiles || Config::kOneWorkTile || Config::kAnnounced,
+                "the load warp's thread asks for a work tile, and a warp publishes it");
+  static_assert(!Config::kSkipsTiles || Config::kOneWorkTile || Config::kPublished,
                 "one warp asks what an expression shows");
-  static_assert(!Config::kOneWorkTile || !Config::kAnnounced,
-                "announcements are there for CTAs with several work tiles");
-  static_assert(!kKvLens || Config::kOneWorkTile || Config::kAnnounced,
+  static_assert(!Config::kOneWorkTile || !Config::kPublished,
+                "work is published for CTAs with several work tiles");
+  static_assert(!kKvLens || Config::kOneWorkTile || Config::kPublished,
                 "where sequences differ in length a CTA finds no second work tile by counting");
   /// A buffer of O holds several blocks of a CTA, one after another.
   static constexpr bool kReusesO =
@@ -252,7 +252,7 @@ struct LayoutOf {
                     Config::kBarOStaged >= 0 && (Config::kBarQCons >= 0) == !Config::kOneWorkTile &&
                     (Config::kBarOCons >= 0) == kReusesO && (Config::kBarVTail >= 0) == kTails &&
                     (Config::kBarPairTail >= 0) == (kTails && kPair) &&
-                    (Config::kBarWork >= 0) == Config::kAnnounced,
+                    (Config::kBarWork >= 0) == Config::kPublished,
                 "the plan has every barrier that the kernel names");
 
   /// Positions of the sequence in 128 rows: with fused heads, kGroup rows are of one position.
@@ -301,7 +301,7 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 hearing(u32 barrier) const {
     return is_own<kIsV>(barrier) ? barrier : shared_address_in(barrier, 0);
   }
-  /// Announces bytes that are about to be loaded, by each CTA as many: the leader for both.
+  /// Expects bytes that are about to be loaded, by each CTA as many: the leader for both.
   template <bool kIsV>
   ATTNJIT_DEVICE void expect_bytes(u32 barrier, int bytes) const {
     if (is_own<kIsV>(barrier)) {
@@ -354,7 +354,7 @@ struct Smem : CtaMemory<Config> {
            static_cast<u32>(4 * ((2 * warpgroup + buffer) * kKeyNumbers + which) * Config::kTileN);
   }
   ATTNJIT_DEVICE u32 tmem_address() const { return base + Config::kTmemAddressOffset; }
-  /// A work tile that is said to all roles: one that is announced, or the only one of a CTA.
+  /// A work tile that is said to all roles: one that is published, or the only one of a CTA.
   ATTNJIT_DEVICE u32 work_slot(int slot) const {
     return base + Config::kWorkOffset + static_cast<u32>(slot * kWorkBytes);
   }
@@ -393,7 +393,7 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 tail_full() const { return barrier(Config::kBarVTail); }
   /// The leader's: the pair's other CTA has cleared its columns of it.
   ATTNJIT_DEVICE u32 pair_tail() const { return barrier(Config::kBarPairTail); }
-  /// A work tile is announced; has been read by every role.
+  /// A work tile is published; has been read by every role.
   ATTNJIT_DEVICE u32 work_full(int slot) const { return barrier(Config::kBarWork + slot); }
   ATTNJIT_DEVICE u32 work_empty(int slot) const {
     return barrier(Config::kBarWork + kWorkSlots + slot);

@@ -80,8 +80,8 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
                                   int seen_from, int chunk, u32 landed, u64 policy) {
   using Layout = LayoutOf<Config>;
   constexpr int kBlocks = KvTile<Config, kIsK>::kBlocks / KvTile<Config, kIsK>::kChunks;
-  // NOTE: with announcements, which take registers, the first row is computed for each chunk, and
-  // not kept from one to the next: the warp has 48 registers.
+  // NOTE: where work is published, which takes registers, the first row is computed for each chunk,
+  // and not kept from one to the next: the warp has 48 registers.
   u32 begin_of_tile = static_cast<u32>(tile * Config::kTileN);
   // Of a pair's tile each CTA has half of K's rows, and half of V's columns.
   constexpr int kTileRows = kIsK ? Layout::kKRows : Config::kTileN;
@@ -91,17 +91,17 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
     if constexpr (kIsK) begin_of_tile += static_cast<u32>(rank * Layout::kKRows);
     if constexpr (!kIsK) first_column = rank * Layout::kVBlocks * Layout::kColumns;
   }
-  const int first = static_cast<int>(Config::kAnnounced ? opaque(begin_of_tile) : begin_of_tile);
+  const int first = static_cast<int>(Config::kPublished ? opaque(begin_of_tile) : begin_of_tile);
   const TensorMap* const map = kIsK ? arguments.k_map : arguments.v_map;
   if constexpr (Layout::kPaged) {
     constexpr int kBoxes = kTileRows / Layout::kBoxRows;
     // NOTE: four boxes at a time, and one copy of their code for all blocks: each page and each
-    // address would be a register. Fewer where announcements take those registers: one with a rope
+    // address would be a register. Fewer where publishing takes those registers: one with a rope
     // part, two where each box has its place in a page of other than 2^n rows.
     constexpr bool kPlaces =
         Layout::kBoxRows != Config::kPageSize && (Config::kPageSize & (Config::kPageSize - 1)) != 0;
     constexpr bool kRope = Layout::kQkBlocks > Layout::kOvBlocks || Layout::kOwnRope;
-    constexpr int kMost = !Config::kAnnounced ? 4 : kRope ? 1 : kPlaces ? 2 : 4;
+    constexpr int kMost = !Config::kPublished ? 4 : kRope ? 1 : kPlaces ? 2 : 4;
     constexpr int kAtOnce = kBoxes < kMost ? kBoxes : kMost;
     const int* const table =
         arguments.page_table + static_cast<i64>(work.batch) * arguments.max_pages;
@@ -290,7 +290,7 @@ ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
             }
             // NOTE: the zeroes behind the sequence's end are there before anything is loaded over
             // them. The commit that frees the stage hands on the products' reads, not those stores.
-            // (The next work tile, if any, was announced behind them.)
+            // (The next work tile, if any, was published behind them.)
             if (rank == ahead + 1) first_v.wait(smem, 0);
           }
         }

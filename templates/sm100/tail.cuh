@@ -50,7 +50,7 @@ ATTNJIT_DEVICE void clear_tail(const Smem<Config>& smem, KvSequence<Config> kv,
   arrive_warp(v.full(0));
 }
 
-/// The spare warp, where a CTA has one work tile.
+/// The scheduler warp, where a CTA has one work tile.
 template <class Config, class Arguments, class Params>
 ATTNJIT_DEVICE void clear_only_tail(const Smem<Config>& smem, const Arguments& arguments,
                                     const Params& params) {

@@ -481,17 +481,17 @@ struct WorkList {
   ATTNJIT_DEVICE const WorkTile& keys(const WorkTile& work) const { return work; }
 };
 
-/// Walks the work tiles that the spare warp announces (sm100/announce.cuh). kWarp: a whole warp
+/// Walks the work tiles that the scheduler warp publishes (sm100/publish.cuh). kWarp: a whole warp
 /// walks it, otherwise one thread. A slot is handed back when the role is done with the work tile.
 template <class Config, bool kWarp>
-struct AnnouncedList {
+struct PublishedList {
   const Smem<Config>& smem;
   /// Work tiles before this one. NOTE: its lowest bits are the slot and the phase, and are made of
   /// it anew: softmax warps have no registers to keep both.
   int count = 0;
 
   template <class Arguments, class Params>
-  ATTNJIT_DEVICE AnnouncedList(const Smem<Config>& memory, const Arguments&, const Params&)
+  ATTNJIT_DEVICE PublishedList(const Smem<Config>& memory, const Arguments&, const Params&)
       : smem(memory) {
     smem.wait(smem.work_full(slot()), phase());
   }
@@ -523,7 +523,7 @@ struct AnnouncedList {
 
 /// The list that a role walks which is a warp (kWarp), or one thread.
 template <bool kWarp, class Config, class... Types>
-using ListOf = Either<Config::kAnnounced, AnnouncedList<Config, kWarp>,
+using ListOf = Either<Config::kPublished, PublishedList<Config, kWarp>,
                       Either<Config::kOneWorkTile, OnlyWork<Config>, WorkList<Config, Types...>>>;
 
 }  // namespace attnjit::sm100

@@ -52,7 +52,7 @@ struct LayoutOf : mla::TilesOf<Config> {
                 "O, S and P fit the allocated columns");
   static_assert(Config::kTmemAddressOffset >= Config::kWorkOffset + Config::kWorkBytes &&
                     Config::kBarrierOffset >= Config::kTmemAddressOffset + 4,
-                "the address of tensor memory lies behind the announcement");
+                "the address of tensor memory lies behind what is published");
   static_assert(Config::kBarriers == Tiles::kTileBarriers + 4 * kBuffers,
                 "the plan has every barrier that the kernel names");
 };

@@ -293,7 +293,7 @@ struct SoftmaxWarp {
     end(row);
   }
 
-  /// All work tiles that the producer announces.
+  /// All work tiles that the producer publishes.
   ATTNJIT_DEVICE void run() {
     while (true) {
       const WorkTile work = next_work<Config>(smem, work_parity, lane);

@@ -99,7 +99,7 @@ TEST(Sm100Plan, OneWorkTileHasNoBarriersForTheNext) {
                    {"O over Q", plan_of(causal(192)), true, false},
                    {"one O", plan_of(pages), true, false},
                    {"tuned", plan_of(causal(64), {}, &walks), false, true},
-                   {"announced", plan_of(keys), false, true}};
+                   {"published", plan_of(keys), false, true}};
   for (const auto& one : all) {
     SCOPED_TRACE(one.what);
     EXPECT_EQ(one.plan.sm100->one_work_tile(), one.one);
@@ -228,7 +228,7 @@ TEST(Sm100Plan, ElsewhereOLiesOverItsQueryTileWhichHoldsTheLarger) {
 }
 
 // One warp asks an expression which tiles it hides: before the roles of a CTA with one work tile
-// begin, or as it announces work tiles.
+// begin, or as it publishes work tiles.
 TEST(Sm100Plan, OneWarpAsksWhatAnExpressionHides) {
   struct {
     const char* code;
@@ -296,7 +296,7 @@ TEST(Sm100Plan, ManyGapsWhereAnExpressionHidesAgain) {
 }
 TEST(Sm100Plan, OneBudgetAWarpgroup) {
   const KernelPlan result = plan_of(dense(128));
-  const Deviation* spare = deviation(result, "registers of the spare warps");
+  const Deviation* spare = deviation(result, "registers of the scheduler warps");
   ASSERT_NE(spare, nullptr);
   EXPECT_EQ(spare->reference, "24");
   EXPECT_EQ(spare->actual, "48");

@@ -256,7 +256,7 @@ TEST_F(Sm100Maps, OfOneOSpillsNothing) {
   }));
 }
 
-// Beside announcements and a map the softmax of e4m3 has registers for fewer polynomials.
+// Beside published work and a map the softmax of e4m3 has registers for fewer polynomials.
 TEST_F(Sm100Maps, OfEightBitsSpillNothing) {
   AttentionSpec parts = with_group(maps_spec(128, tensor_mask(Dtype::kBits)), 16, 8);
   parts.qkv_dtype = Dtype::kE4m3;

@@ -144,7 +144,7 @@ TEST_F(Sm100Masks, TilesThatItCutsAre) {
   steps(custom("h == 0 ? kv_idx < 150 : q_row % 100 < 50"), {1, 150, 300, 1});
 }
 
-// A softmax knows its work tile's place among the announced by one number, and finds its row's
+// A softmax knows its work tile's place among the published by one number, and finds its row's
 // statistic anew. With two numbers and the address it had a register too few, and of e4m3 two.
 TEST_F(Sm100Masks, ListsOfTilesSpillNothing) {
   const MaskSpec near = custom("abs(q_idx - kv_idx) < 100 || kv_idx < 16");

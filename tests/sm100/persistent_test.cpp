@@ -97,7 +97,7 @@ TEST_F(Sm100Persistent, TakesOverTiles) {
   expect_all(mask_of(Kind::kCausal), &*tuning);
 }
 
-// The warp that announces what is taken over asks an expression what it shows of it, too.
+// The warp that publishes what is taken over asks an expression what it shows of it, too.
 TEST_F(Sm100Persistent, TakesOverTilesOfAnExpression) {
   const Result<Tuning> tuning =
       tuning_from_json(R"({"rows": [{"choose": {"persistent": 2, "pair_cta": 0}}]})");
@@ -121,7 +121,7 @@ TEST_F(Sm100Persistent, RowsOfTheLibrary) {
   }
 }
 
-// A warp asks what an expression shows, and announces the work tiles.
+// A warp asks what an expression shows, and publishes the work tiles.
 TEST_F(Sm100Persistent, TilesThatAnExpressionHides) {
   const MaskSpec mask = sinks_and_window();
   expect_all(mask, nullptr);

@@ -206,7 +206,7 @@ inline constexpr Field<Sm100Plan> kSm100Fields[] = {
     FIELD(p_bias, "kPBias"),
     FIELD(row_copies, "kRowCopies"),
     {"upcasts_kv", nullptr, &fact_of<&SpecFacts::upcasts_kv>},
-    FIELD(published, "kAnnounced"),
+    FIELD(published, "kPublished"),
     FIELD(skips_tiles, "kSkipsTiles"),
     FIELD(many_gaps, "kManyGaps"),
     FIELD(mapped, "kMapped"),

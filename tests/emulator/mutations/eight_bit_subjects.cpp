@@ -45,7 +45,7 @@ std::vector<Description> of_eight_bit_q() {
             }),
        {{{150}, {400}, 1}, {{150}, {330}, 1, kRaised}, {{20}, {60}, 2}}},
       // Pages of rows that a warp copies; and work tiles of one KV tile each, behind which the end
-      // is announced while a consumer still has others before it.
+      // is published while a consumer still has others before it.
       {"sm90 e4m3 64 rows",
        with(eight_bit(64, 4, 2, Scales::kToken),
             [](AttentionSpec& spec) {
@@ -66,7 +66,7 @@ void wider(AttentionSpec& spec) {
 }
 
 // K and V are upcast on their way to 16 bits, by way of registers: with two query tiles and one,
-// and with one O; from pages, also where a warp announces work tiles, and of sequences without
+// and with one O; from pages, also where a warp publishes work tiles, and of sequences without
 // keys.
 std::vector<Description> of_wider_q_in_registers() {
   constexpr Arch kArch = Arch::kSm100a;

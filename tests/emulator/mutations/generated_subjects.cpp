@@ -171,7 +171,7 @@ std::vector<Description> listed_subjects() {
   };
 }
 
-// Work that a warp finds and announces on sm_100a, where a CTA takes several parts or sequences:
+// Work that a warp finds and publishes on sm_100a, where a CTA takes several parts or sequences:
 // parts of the keys, of as many or of fixed ones, with the merge behind them, and one part, which
 // is written whole; keys of sequences one behind another; parts without keys, and sequences without
 // rows or keys. Fixed parts have more tiles than there are stages.

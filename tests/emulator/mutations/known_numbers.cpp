@@ -75,7 +75,7 @@ const Tables& tables() {
   static constexpr std::string_view kNextGroup =
       "P V of the tile before joins the group of the S behind it, which is waited for with none pending";
   static constexpr std::string_view kNoteTold =
-      "the note was written before V of the tile before was announced, or Q with the first, and both were waited for; K itself is waited for once more";
+      "the note was written before V of the tile before was published, or Q with the first, and both were waited for; K itself is waited for once more";
   static constexpr std::string_view kNoteWritten = "the stage was waited for when the tile's note was written";
   static constexpr std::string_view kOtherFenced =
       "the other warpgroup has waited and fenced before it made the P that it hands over by a barrier: on the path of causality (8.9.5)";
@@ -84,7 +84,7 @@ const Tables& tables() {
   static constexpr std::string_view kTwoStages =
       "K has two stages: that of a tile was copied when the product of the tile two before was done, and S of it was waited for. What is done reads P no more";
   static constexpr std::string_view kLanded = "K has landed, since S is there: the wait passes at once, and orders";
-  static constexpr std::string_view kAnnounced = "behind the announcements, which one lane makes: nothing of it is another lane's next";
+  static constexpr std::string_view kPublished = "behind the publications, which one lane makes: nothing of it is another lane's next";
   static constexpr std::string_view kReadWithK =
       "K of the work tile's first keys was loaded before: there is one stage, which is given back by commits behind every product that read Q";
   static constexpr std::string_view kNextOfK =
@@ -156,7 +156,7 @@ const Tables& tables() {
       {"keys", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm90 runs heads", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"keys", "wgmma.fence below the product", {2}, kSecondProduct},
-      {"keys", "barrier of a warp removed", {6}, kAnnounced},
+      {"keys", "barrier of a warp removed", {6}, kPublished},
       {"pages", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"parts", "step of a shuffle left out", {18, 20}, kFewParts},
       {"sm90 runs heads", "step of a shuffle left out", {18, 20}, kFewParts},
@@ -174,11 +174,11 @@ const Tables& tables() {
       {"sm90 listed 64", "wait removed", {6}, kNoteTold},
       {"sm90 listed 64", "first tile of a vote left out", {1}, kSeenWhole},
       {"sm90 listed 64", "wgmma.commit_group removed", {0}, kNextGroup},
-      {"sm90 listed 64", "barrier of a warp removed", {5}, kAnnounced},
+      {"sm90 listed 64", "barrier of a warp removed", {5}, kPublished},
       {"sm90 listed rows", "first tile of a vote left out", {2}, kSeenWhole},
       {"sm90 listed rows", "wgmma.commit_group removed", {0}, kNextGroup},
       {"sm90 listed rows", "wait removed", {10, 13}, kNoteWritten},
-      {"maps, sm90 64", "barrier of a warp removed", {5, 7}, kAnnounced},
+      {"maps, sm90 64", "barrier of a warp removed", {5, 7}, kPublished},
       {"maps", "any of a warp: the lane's own", {1}, "whether a hidden score was found of a block whose bits are not kept: lanes that say it is seen in part, and lanes that say what they saw, come to the same"},
       {"maps, sm90 128", "fence.mbarrier_init below the barrier", {0}, kInitByCopier},
       {"sm_100a mla 192", "barrier of a warp removed", {1}, "between one lane's expect_tx and the lanes' copies, of which each has waited for the stage itself"},
@@ -215,9 +215,9 @@ const Tables& tables() {
       {"sm100 pair", "fence.mbarrier_init below the barrier", {0}, kFirstUser},
       {"sm100 pair", "cluster barrier's arrival made relaxed", {0}, "the barriers' inits are all that it hands on, which fence.mbarrier_init released (9.7.13.4)"},
       {"sm100 pair", "cluster barrier's arrival made relaxed", {1, 2}, "it hands on no data: the peer's tensor memory is there, and is no longer in use; bar.sync covers the CTA"},
-      {"pages", "barrier of a warp removed", {2}, kAnnounced},
-      {"rows", "barrier of a warp removed", {0}, kAnnounced},
-      {"ragged", "barrier of a warp removed", {5}, kAnnounced},
+      {"pages", "barrier of a warp removed", {2}, kPublished},
+      {"rows", "barrier of a warp removed", {0}, kPublished},
+      {"ragged", "barrier of a warp removed", {5}, kPublished},
       {"ragged", "wgmma.fence below the product", {2}, kSecondProduct},
       {"sm90 64", "wgmma.fence dropped", {2}, kSecondProduct},
       {"sm90 96", "wgmma.fence below the product", {2}, kSecondProduct},

@@ -353,7 +353,7 @@ std::string_view release_reason_of(std::string_view kind, const Context& context
   return {};
 }
 
-/// The end of an sm_90a producer's work is announced.
+/// The end of an sm_90a producer's work is published.
 std::string_view end_reason_of(std::string_view subject, std::string_view kind,
                                const Context& context) {
   // NOTE: O has memory of its own elsewhere, or launches whose parts are merged: then Q's is given
@@ -368,7 +368,7 @@ std::string_view end_reason_of(std::string_view subject, std::string_view kind,
   const std::string_view stored = first_lines(context.after, 14);
   const std::size_t store = stored.find("st.shared.v4");
   if (kind == "wait removed" && store != stored.npos && has(stored.substr(0, store), ", -1;")) {
-    return "the end is announced where the work tile before the last was: the wait for Q of the "
+    return "the end is published where the work tile before the last was: the wait for Q of the "
            "last one implies that it was read";
   }
   return {};

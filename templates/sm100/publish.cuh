@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The spare warp where it finds a CTA's work tiles, or its only one: it announces them to every
+// The scheduler warp where it finds a CTA's work tiles, or its only one: it publishes them to every
 // other role.
 #pragma once
 
@@ -93,7 +93,7 @@ struct TakenList {
     parity ^= 1;
     index = answered_cta(smem.answer());
     // NOTE: the next answer is written over this one by the async proxy. It is asked for by a
-    // thread that has read the announcement, which follows.
+    // thread that has read what is published, which follows.
     fence_proxy_async_shared();
     __syncwarp();
   }
@@ -103,10 +103,10 @@ struct TakenList {
   }
 };
 
-/// Walks what is announced: work tiles that are counted off, or the launch's sequences.
+/// Walks what is published: work tiles that are counted off, or the launch's sequences.
 template <class Config, class Mask, class Arguments, class Params>
-ATTNJIT_DEVICE auto list_to_announce(const Smem<Config>& smem, const Arguments& arguments,
-                                     const Params& params) {
+ATTNJIT_DEVICE auto list_to_publish(const Smem<Config>& smem, const Arguments& arguments,
+                                    const Params& params) {
   if constexpr (takes_over<Config>()) {
     return TakenList<Config, Mask, Arguments, Params>{smem, arguments, params};
   } else if constexpr (Config::kCounted) {
@@ -123,15 +123,15 @@ ATTNJIT_DEVICE auto list_to_announce(const Smem<Config>& smem, const Arguments& 
   }
 }
 
-/// Announces every work tile, and at last that there is none: batch -1. Where sequences differ in
-/// length it clears V's tail of each as well, before it announces the next one: the barrier of the
+/// Publishes every work tile, and at last that there is none: batch -1. Where sequences differ in
+/// length it clears V's tail of each as well, before it publishes the next one: the barrier of the
 /// tail is waited for before it is used again. NOTE: the list searches sequences in one place, for
 /// the first tile and for those that follow, for compile time.
 template <class Config, class Mask, class Arguments, class Params>
-ATTNJIT_DEVICE void announce(const Smem<Config>& smem, const Arguments& arguments,
-                             const Params& params) {
+ATTNJIT_DEVICE void publish(const Smem<Config>& smem, const Arguments& arguments,
+                            const Params& params) {
   const int lane = static_cast<int>(threadIdx.x & 31u);
-  auto list = list_to_announce<Config, Mask>(smem, arguments, params);
+  auto list = list_to_publish<Config, Mask>(smem, arguments, params);
   KvSequence<Config> kv(smem, one_query_launch<Config>(arguments));
   Ring ring;
   int tail_parity = 0;

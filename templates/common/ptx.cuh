@@ -726,22 +726,16 @@ ATTNJIT_DEVICE FloatPair add_pair(FloatPair a, FloatPair b) {
   return pair_of(d);
 }
 
-/// What a conversion's name says of a pair of 16 bits.
-template <bool kBf16>
-struct PairType {
-  static constexpr const char text[] = "f16x2";
-};
-template <>
-struct PairType<true> {
-  static constexpr const char text[] = "bf16x2";
-};
-
 /// cvt.rn.bf16x2.f32 or cvt.rn.f16x2.f32 (9.7.9.21): two floats as a pair, `low` in the low half.
 template <bool kBf16>
 ATTNJIT_DEVICE u32 pack_pair(float low, float high) {
   u32 pair;
   // NOTE: the instruction's first source is the upper half.
-  asm("cvt.rn.%3.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low), "C"(PairType<kBf16>::text));
+  if constexpr (kBf16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  }
   return pair;
 }
 

@@ -54,6 +54,22 @@ ATTNJIT_DEVICE void load_held_q(u32 address) {
   "n"(SET), "n"(i), "n"(i + 1), "n"(i + 2), "n"(i + 3), "n"(i + 4), "n"(i + 5), "n"(i + 6), \
       "n"(i + 7)
 
+// A statement that multiplies eight by their rows' factors, and makes four pairs of them by CVT,
+// whose first source is the upper half. Its operands are the pairs, the factors, eight names.
+#define ATTNJIT_PACK_SCALED(CVT)                                                   \
+  asm volatile(                                                                    \
+      "{\n.reg .f32 x, y;\n\t"                                                     \
+      "mul.f32 x, o%6_%7, %4;\n\tmul.f32 y, o%6_%8, %4;\n\t" CVT                   \
+      " %0, y, x;\n\t"                                                             \
+      "mul.f32 x, o%6_%9, %5;\n\tmul.f32 y, o%6_%10, %5;\n\t" CVT                  \
+      " %1, y, x;\n\t"                                                             \
+      "mul.f32 x, o%6_%11, %4;\n\tmul.f32 y, o%6_%12, %4;\n\t" CVT                 \
+      " %2, y, x;\n\t"                                                             \
+      "mul.f32 x, o%6_%13, %5;\n\tmul.f32 y, o%6_%14, %5;\n\t" CVT " %3, y, x;\n}" \
+      : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])                             \
+      : "f"(factor[0]), "f"(factor[1]), ATTNJIT_EIGHT(set)                         \
+      : "memory")
+
 /// O of kCount registers a thread, laid out as a wgmma accumulator; from kFirst on they are the
 /// second product's. kSet is the first one's set.
 template <int kCount, int kFirst, int kSet>
@@ -163,16 +179,11 @@ struct OutputRegisters {
     static_assert(kFrom % 8 == 0 && kEnd % 8 == 0, "a statement names eight registers");
     constexpr int set = set_of(kFrom), i = place_of(kFrom);
     u32 w[4];
-    // NOTE: a conversion's first source is the upper half.
-    asm volatile(
-        "{\n.reg .f32 x, y;\n\t"
-        "mul.f32 x, o%6_%7, %4;\n\tmul.f32 y, o%6_%8, %4;\n\tcvt.rn.%15.f32 %0, y, x;\n\t"
-        "mul.f32 x, o%6_%9, %5;\n\tmul.f32 y, o%6_%10, %5;\n\tcvt.rn.%15.f32 %1, y, x;\n\t"
-        "mul.f32 x, o%6_%11, %4;\n\tmul.f32 y, o%6_%12, %4;\n\tcvt.rn.%15.f32 %2, y, x;\n\t"
-        "mul.f32 x, o%6_%13, %5;\n\tmul.f32 y, o%6_%14, %5;\n\tcvt.rn.%15.f32 %3, y, x;\n}"
-        : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
-        : "f"(factor[0]), "f"(factor[1]), ATTNJIT_EIGHT(set), "C"(PairType<kBf16>::text)
-        : "memory");
+    if constexpr (kBf16) {
+      ATTNJIT_PACK_SCALED("cvt.rn.bf16x2.f32");
+    } else {
+      ATTNJIT_PACK_SCALED("cvt.rn.f16x2.f32");
+    }
     use(kFrom, w);
     if constexpr (kFrom + 8 < kEnd) pack<kBf16, kFrom + 8, kEnd>(factor, use);
   }
@@ -281,6 +292,7 @@ ATTNJIT_SCORE_WGMMA(176, 88)
 ATTNJIT_SCORE_WGMMA(192, 96)
 ATTNJIT_SCORE_WGMMA(224, 112)
 
+#undef ATTNJIT_PACK_SCALED
 #undef ATTNJIT_N8
 #undef ATTNJIT_N10
 #undef ATTNJIT_NAMES16

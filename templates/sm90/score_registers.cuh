@@ -51,23 +51,28 @@ namespace attnjit::sm90 {
       : "f"(scale[0]), "f"(scale[1]), "f"(shift[0]), "f"(shift[1]), ATTNJIT_EIGHT(kSet) \
       : "memory")
 
-// Operands: four sums, four pairs, then the same, and the pairs' type. A conversion's first source
-// is the upper half.
-#define ATTNJIT_TO_PAIR(SUM, PAIR, S0, S1, SCALE, SHIFT, ADD)                               \
-  ATTNJIT_EXP2("x", "y", S0, S1, SCALE, SHIFT)                                              \
-  "cvt.rn.%21.f32 " PAIR ", y, x;\n\t" ADD(SUM, "x", "y")
-#define ATTNJIT_PAIRS(ADD, OUT)                                                             \
+// Operands: four sums, four pairs, and then the same. CVT's first source is the upper half.
+#define ATTNJIT_TO_PAIR(SUM, PAIR, S0, S1, SCALE, SHIFT, ADD, CVT) \
+  ATTNJIT_EXP2("x", "y", S0, S1, SCALE, SHIFT) CVT " " PAIR ", y, x;\n\t" ADD(SUM, "x", "y")
+#define ATTNJIT_PAIRS(ADD, OUT, CVT)                                                        \
   asm volatile(                                                                             \
       "{\n.reg .f32 x, y;\n\t"                                                              \
-      ATTNJIT_TO_PAIR("%0", "%4", "s%12_%13", "s%12_%14", "%8", "%10", ADD)                 \
-      ATTNJIT_TO_PAIR("%1", "%5", "s%12_%15", "s%12_%16", "%9", "%11", ADD)                 \
-      ATTNJIT_TO_PAIR("%2", "%6", "s%12_%17", "s%12_%18", "%8", "%10", ADD)                 \
-      ATTNJIT_TO_PAIR("%3", "%7", "s%12_%19", "s%12_%20", "%9", "%11", ADD) "}"             \
+      ATTNJIT_TO_PAIR("%0", "%4", "s%12_%13", "s%12_%14", "%8", "%10", ADD, CVT)            \
+      ATTNJIT_TO_PAIR("%1", "%5", "s%12_%15", "s%12_%16", "%9", "%11", ADD, CVT)            \
+      ATTNJIT_TO_PAIR("%2", "%6", "s%12_%17", "s%12_%18", "%8", "%10", ADD, CVT)            \
+      ATTNJIT_TO_PAIR("%3", "%7", "s%12_%19", "s%12_%20", "%9", "%11", ADD, CVT) "}"        \
       : OUT(sums[0]), OUT(sums[1]), OUT(sums[2]), OUT(sums[3]), "=r"(w[0]), "=r"(w[1]),     \
         "=r"(w[2]), "=r"(w[3])                                                              \
-      : "f"(scale[0]), "f"(scale[1]), "f"(shift[0]), "f"(shift[1]), ATTNJIT_EIGHT(kSet),    \
-        "C"(PairType<kBf16>::text)                                                          \
+      : "f"(scale[0]), "f"(scale[1]), "f"(shift[0]), "f"(shift[1]), ATTNJIT_EIGHT(kSet)     \
       : "memory")
+
+// Operands: four pairs, registers.
+#define ATTNJIT_PACK(CVT)                                                     \
+  asm volatile(CVT " %0, s%4_%6, s%4_%5;\n\t" CVT " %1, s%4_%8, s%4_%7;\n\t"  \
+               CVT " %2, s%4_%10, s%4_%9;\n\t" CVT " %3, s%4_%12, s%4_%11;"   \
+               : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])               \
+               : ATTNJIT_EIGHT(kSet)                                          \
+               : "memory")
 
 /// S of a tile of N keys, of a set. Each function has a statement for the registers from kFrom on.
 template <int N, int kSet>
@@ -158,12 +163,11 @@ struct ScoreRegisters {
   ATTNJIT_DEVICE static void pack(u32 (&pairs)[kCount / 2]) {
     constexpr int i = kFrom;
     u32* const w = pairs + kFrom / 2;
-    asm volatile(
-        "cvt.rn.%13.f32 %0, s%4_%6, s%4_%5;\n\tcvt.rn.%13.f32 %1, s%4_%8, s%4_%7;\n\t"
-        "cvt.rn.%13.f32 %2, s%4_%10, s%4_%9;\n\tcvt.rn.%13.f32 %3, s%4_%12, s%4_%11;"
-        : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
-        : ATTNJIT_EIGHT(kSet), "C"(PairType<kBf16>::text)
-        : "memory");
+    if constexpr (kBf16) {
+      ATTNJIT_PACK("cvt.rn.bf16x2.f32");
+    } else {
+      ATTNJIT_PACK("cvt.rn.f16x2.f32");
+    }
     if constexpr (kFrom + 8 < kCount) pack<kBf16, kFrom + 8>(pairs);
   }
 
@@ -173,10 +177,14 @@ struct ScoreRegisters {
                                            u32 (&pairs)[kCount / 2], float (&sums)[4]) {
     constexpr int i = kFrom;
     u32* const w = pairs + kFrom / 2;
-    if constexpr (kFrom == 0) {
-      ATTNJIT_PAIRS(ATTNJIT_BEGIN, "=f");
+    if constexpr (kBf16 && kFrom == 0) {
+      ATTNJIT_PAIRS(ATTNJIT_BEGIN, "=f", "cvt.rn.bf16x2.f32");
+    } else if constexpr (kBf16) {
+      ATTNJIT_PAIRS(ATTNJIT_ADD, "+f", "cvt.rn.bf16x2.f32");
+    } else if constexpr (kFrom == 0) {
+      ATTNJIT_PAIRS(ATTNJIT_BEGIN, "=f", "cvt.rn.f16x2.f32");
     } else {
-      ATTNJIT_PAIRS(ATTNJIT_ADD, "+f");
+      ATTNJIT_PAIRS(ATTNJIT_ADD, "+f", "cvt.rn.f16x2.f32");
     }
     if constexpr (kFrom + 8 < kCount) probabilities<kBf16, kFrom + 8>(scale, shift, pairs, sums);
   }
@@ -193,6 +201,7 @@ struct ScoreRegisters {
 #undef ATTNJIT_PROBABILITIES
 #undef ATTNJIT_TO_PAIR
 #undef ATTNJIT_PAIRS
+#undef ATTNJIT_PACK
 
 template <class Config>
 using ScoresOf = ScoreRegisters<Config::kTileN, Config::kBody>;

@@ -12,8 +12,9 @@ tiles without cuts and merges, shared out to all SMs as if each could be divided
 
 Both times of a tile, with rows of one query tile and of two, are those of launches of many equal
 tiles, by the same kernel and clock. So the ratio holds what is lost to cuts, to merges, and to SMs
-that wait for others. Times are cycles of the SMs: the model lowers the chip's clock by power. Steps
-of MLA have a kernel of their own, and are left out.
+that wait for others. The model lowers the chip's clock by power: what computes takes as many cycles
+at each clock, and what waits for memory as many microseconds. Steps of MLA have a kernel of their
+own, and are left out.
 """
 import argparse
 import functools
@@ -63,14 +64,15 @@ class Clock:
         return json.loads(done.stdout)
 
     def timed(self, spec, requests, sms):
-        """Cycles of each launch, with those until it begins."""
+        """Microseconds of each launch, and megahertz of the first."""
         words = ["verify", "--timing", "sm_100a", "--timed-sms", str(sms)]
         if "ragged" in spec:
             words += ["--q-len", ",".join(str(rows) for rows, _ in requests)]
         else:
             words += ["--batch", str(len(requests)), "--q-len", str(requests[0][0])]
         words += ["--kv-len", ",".join(str(keys) for _, keys in requests)]
-        return [launch["us"] * launch["mhz"] for launch in self.asked(words, spec)["launches"]]
+        launches = self.asked(words, spec)["launches"]
+        return [launch["us"] for launch in launches], launches[0]["mhz"]
 
     @functools.lru_cache(None)
     def tiles(self, spec):
@@ -80,20 +82,24 @@ class Clock:
 
     @functools.lru_cache(None)
     def times_of(self, spec, kv_heads, rows):
-        """Cycles that a launch begins for, of a work tile of so many rows, and of each of its KV tiles."""
+        """How long a launch begins for, of a work tile of so many rows, and of each of its KV tiles.
+
+        One row waits for memory: microseconds. More rows compute: cycles.
+        """
         _, keys = self.tiles(spec)
         least = 4 // math.gcd(kv_heads, 4)  # 37 * least sequences have a multiple of 148 tiles
         times, tiles = {}, {}
         for factor, count in ((2, 4), (2, 12), (4, 4)):
             requests = [(rows, count * keys)] * (37 * least * factor)
-            times[factor, count] = sum(self.timed(spec, requests, 1))
+            us, mhz = self.timed(spec, requests, 1)
+            times[factor, count] = sum(us) * (1 if rows == 1 else mhz)
             tiles[factor] = len(requests) * kv_heads // SMS
         each = (times[4, 4] - times[2, 4]) / (tiles[4] - tiles[2])
         step = (times[2, 12] - times[2, 4]) / (8 * tiles[2])
         return times[2, 4] - tiles[2] * each, each - 4 * step, step
 
-    def even(self, step, spec):
-        """Cycles of a step's tiles on evenly loaded SMs."""
+    def even(self, step, spec, mhz):
+        """Microseconds of a step's tiles on evenly loaded SMs."""
         variants, tile_keys = self.tiles(spec)
         positions = variants[-1] if max(step.rows) <= variants[-1] else variants[0]
         begin, total = 0.0, 0.0
@@ -106,8 +112,9 @@ class Clock:
                 # NOTE: a second query tile that is begun takes as long as a whole one.
                 long = last - first >= variants[-1]
                 before, own, each = self.times_of(spec, step.kv_heads, variants[0] if long else 1)
-                begin = max(begin, before)
-                total += (own + count * each) * step.kv_heads
+                unit = mhz if long else 1
+                begin = max(begin, before / unit)
+                total += (own + count * each) / unit * step.kv_heads
         return begin + total / SMS
 
 
@@ -131,12 +138,12 @@ def main():
         if args.only not in name:
             continue
         spec = json.dumps({**step.spec(), "arch": "sm_100a"})
-        launches = clock.timed(spec, step.requests, args.timed_sms)
-        even = clock.even(step, spec)
-        result = {"name": name, "cycles": [round(cycles) for cycles in launches], "even": round(even),
+        launches, mhz = clock.timed(spec, step.requests, args.timed_sms)
+        even = clock.even(step, spec, mhz)
+        result = {"name": name, "us": [round(us, 2) for us in launches], "even_us": round(even, 2),
                   "ratio": round(sum(launches) / even, 3)}
         results.append(result)
-        print(f"{name:<50}{result['ratio']:7.3f}  even {even:.0f}  launches {result['cycles']}", flush=True)
+        print(f"{name:<50}{result['ratio']:7.3f}  even {even:.1f}  launches {result['us']}", flush=True)
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
             json.dump({"timed_sms": args.timed_sms, "steps": results}, file, indent=1)

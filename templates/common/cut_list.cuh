@@ -184,7 +184,7 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
   /// another, there is little beside them, and their last round would leave many CTAs idle.
   ATTNJIT_DEVICE static bool is_worth_it(const Sums& sums, float share, float whole) {
     const auto most = static_cast<float>(sums.most);
-    if (most > kMuchLonger * share + kRangeTicks) return true;
+    if (most > 0.01f * Tiling::kLongPercent * share + kRangeTicks) return true;
     const float mean = __fdividef(sums.about, sums.tiles);
     const bool alike = mean * sums.about > 0.8f * sums.squares;
     if (!alike || whole > 0.25f * sums.about) return false;

@@ -19,6 +19,7 @@ namespace attnjit {
 ///   kFewTicks     of a KV tile's products with rows that are few, which wait for their keys
 ///   kFullTicks    with those of a full tile
 ///   kTileTicks    that a work tile takes beside its KV tiles
+/// and kLongPercent: what the longest takes at least of a CTA's mean share, where tiles are cut.
 
 /// Tiles of a head (or of packed heads) of each kind, and the time that they take: in keys of a
 /// tile whose rows are few.
@@ -89,8 +90,8 @@ struct TileKinds {
 /// of few rows.
 constexpr float kCutShare = 0.25f;
 constexpr int kLeastCut = 24;
-/// Where the longest takes more than so many times a CTA's share, and what a range's begin and end
-/// take, in such KV tiles.
+/// Where tiles of one length take so many times as long as if each CTA had its share; and what a
+/// range's begin and end take, in such KV tiles.
 constexpr float kMuchLonger = 1.1f;
 constexpr int kRunSteps = 7;
 /// And of a sequence that has so many keys for each row, whose tiles are about as long as one

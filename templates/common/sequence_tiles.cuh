@@ -17,7 +17,7 @@ struct SequenceTiling {
   static constexpr bool kPartsOutside = false;
   enum : bool { kHeadsInside = false };
   // Measured of both kinds in one launch, on an H200 at depth 128.
-  enum : int { kFewTicks = 2, kFullTicks = 3, kTileTicks = 6 };
+  enum : int { kFewTicks = 2, kFullTicks = 3, kTileTicks = 6, kLongPercent = 110 };
   /// Of a tile, at least; where tiles are cut.
   static constexpr int kTilePositions = ceil_div(Config::kTileM, kPackedHeads<Config>);
   template <class Arguments>

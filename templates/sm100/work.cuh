@@ -194,7 +194,9 @@ struct SequenceTiling {
   enum : int {
     kFewTicks = Config::kUpcastsKv ? 6 : 9,
     kFullTicks = 10,
-    kTileTicks = LayoutOf<Config>::kOOverQ ? 30 : 6
+    kTileTicks = LayoutOf<Config>::kOOverQ ? 30 : 6,
+    // Tiles are claimed in their order, so that a long one may begin late.
+    kLongPercent = 50
   };
   template <class Arguments>
   ATTNJIT_DEVICE static int heads(const Arguments& arguments) {

@@ -10,6 +10,8 @@ namespace attnjit::clock_bench {
 
 template <int kPolynomials>
 struct SoftmaxConfig {
+  static constexpr bool kE4m3 = false;
+  static constexpr bool kSumsByProduct = false;
   static constexpr bool kRescaleByRow = false;
   static constexpr float kRescaleThreshold = 8.0f;
   static constexpr int kPBias = 0;

@@ -186,16 +186,18 @@ PartitionChoice cut_partitions(const SplitWork& work, const LaunchShapes& shapes
   return {.partitions = ctas};
 }
 
+std::int64_t most_partitions(const SplitWork& work) {
+  const double affordable = 256.0 * (1 << 20) / std::max(work.rows * work.row_bytes, 1.0);
+  return std::min({work.kv_tiles, std::int64_t{64}, static_cast<std::int64_t>(affordable)});
+}
+
 std::int32_t best_partitions(const SplitWork& work, const SmRates& rates,
                              const DeviceShape& device) {
-  constexpr std::int64_t kMaxPartitions = 64;
-  constexpr double kMaxPartialBytes = 256.0 * (1 << 20);
   constexpr double kWorthwhile = 0.995;
   const SplitTimes times(work, rates, device.sm_count);
   std::int64_t best = 1;
   double least = times.of(1);
-  for (std::int64_t parts = 2; parts <= std::min(work.kv_tiles, kMaxPartitions); ++parts) {
-    if (static_cast<double>(parts) * work.rows * work.row_bytes > kMaxPartialBytes) break;
+  for (std::int64_t parts = 2, most = most_partitions(work); parts <= most; ++parts) {
     if (times.least_from(parts) > least) break;
     const double time = times.of(parts);
     // More parts are more partial results: they are to gain something.

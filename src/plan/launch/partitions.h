@@ -59,8 +59,10 @@ PartitionChoice sequence_ranges(const SplitWork& work, const PartitionChoice& un
 /// 1: none is long enough, or there are so many tiles that none is long beside them.
 PartitionChoice cut_partitions(const SplitWork& work, const LaunchShapes& shapes, int ctas);
 
-/// The partitions that a launch chooses: those that take the least time, of partial O of 256 MiB at
-/// most.
+/// The most uniform splits that a launch may choose: their partial O has 256 MiB at most.
+std::int64_t most_partitions(const SplitWork& work);
+
+/// The partitions that a launch chooses: those that take the least time.
 std::int32_t best_partitions(const SplitWork& work, const SmRates& rates,
                              const DeviceShape& device);
 

@@ -94,10 +94,9 @@ std::int64_t sequences_of(const SpecFacts& spec, const LaunchShapes& shapes) {
 /// The even parts that take the least time, where the spec leaves it to the launch.
 std::int32_t even_partitions(const SplitTimes& times, const SplitWork& work,
                              std::int64_t sequences) {
-  constexpr std::int64_t kMaxParts = 64;
   std::int64_t best = 1;
   double least = times.of(1, work.tiles, sequences, work.kv_tiles, work.rows);
-  for (std::int64_t parts = 2; parts <= std::min(work.kv_tiles, kMaxParts); ++parts) {
+  for (std::int64_t parts = 2, most = most_partitions(work); parts <= most; ++parts) {
     const double time = times.of(parts, work.tiles, sequences, work.kv_tiles, work.rows);
     if (time >= least) continue;
     best = parts;

@@ -114,6 +114,7 @@ TEST(Sm100MlaPlan, TakesStagesFromATable) {
     const Result<KernelPlan> refused = planned(wrong);
     ASSERT_FALSE(refused.ok()) << wrong;
     EXPECT_EQ(refused.error().code, ErrorCode::kInvalid);
+    EXPECT_TRUE(refused.error().field.starts_with("tuning.")) << refused.error().to_string();
   }
 }
 

@@ -38,7 +38,7 @@ struct Knob {
   }
 };
 
-/// Applies a tuned choice. Errors: kInvalid, at the choice's name, for a name or value that `knobs`
+/// Applies a tuned choice. Errors: kInvalid, at tuning.NAME, for a name or value that `knobs`
 /// does not hold; `kernel` says in the message whose knobs they are.
 template <class Plan>
 Status apply_knobs(const std::vector<Knob<Plan>>& knobs, std::string_view kernel,
@@ -50,12 +50,12 @@ Status apply_knobs(const std::vector<Knob<Plan>>& knobs, std::string_view kernel
     if (knob == knobs.end()) {
       std::vector<std::string_view> names;
       for (const Knob<Plan>& one : knobs) names.push_back(one.name);
-      return spec::invalid(name, "'{}' is no choice of {}: {}", name, kernel,
+      return spec::invalid("tuning." + name, "'{}' is no choice of {}: {}", name, kernel,
                            fmt::join(names, ", "));
     }
     if (std::ranges::find(knob->values, value) == knob->values.end()) {
-      return spec::invalid(name, "{} = {} in a tuning table: {} takes {}", name, value, kernel,
-                           fmt::join(knob->values, ", "));
+      return spec::invalid("tuning." + name, "{} = {} in a tuning table: {} takes {}", name, value,
+                           kernel, fmt::join(knob->values, ", "));
     }
     knob->set(value, plan);
   }

@@ -133,7 +133,7 @@ Status fill_mla_kernel(const MlaPlan& mla, const char* header, int threads, Cons
   kernel.smem_bytes = mla.smem.end_of_last();
   if (kernel.smem_bytes > most) {
     // Only a tuning table can ask for this; the choice above is tested to fit.
-    return spec::invalid("num_stages", "{} stages need {} bytes of shared memory; a CTA has {}",
+    return spec::invalid("tuning.num_stages", "{} stages need {} of a CTA's {} bytes of memory",
                          tiles.num_stages, kernel.smem_bytes, most);
   }
   kernel.entry = tiles.own_v() ? "attnjit_deep_forward" : "attnjit_mla_decode";

@@ -169,7 +169,8 @@ Result<Sm100MlaPlan> make_sm100_mla_plan(const ResolvedSpec& resolved, const Tun
   // is ahead could load the next sequence's before the other has heard of all of this one's.
   if (plan.tiles.cluster > 1 && plan.tiles.spec->lengths_differ && plan.tiles.num_stages > 1) {
     return spec::invalid(
-        "cluster", "is 2; where sequences differ in length only with one stage (num_stages 1)");
+        "tuning.cluster",
+        "is 2; where sequences differ in length only with one stage (num_stages 1)");
   }
   lay_out(plan);
   lay_out_tmem(spec, plan);

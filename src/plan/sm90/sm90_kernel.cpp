@@ -100,7 +100,7 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
 Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   if (sm90.smem_bytes > sm90_smem_room(sm90)) {
     // Only a tuning table can ask for this; the choices above are tested to fit.
-    return spec::invalid("BN", "BN {} with {} stages needs {} bytes of shared memory; a CTA has {}",
+    return spec::invalid("tuning.BN", "BN {} with {} stages needs {} of a CTA's {} bytes of memory",
                          sm90.BN, sm90.num_stages, sm90.smem_bytes, sm90_smem_room(sm90));
   }
   PlannedKernel& kernel = plan.main();

@@ -64,7 +64,7 @@ Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
   if (keys % kPartitionStep != 0) return {};  // not served
   const bool chosen = tuned != nullptr && tuned->contains("BN");
   if (chosen && keys % plan.BN != 0) {
-    return spec::invalid("BN", "BN = {} in a tuning table: partition_keys {} is no multiple",
+    return spec::invalid("tuning.BN", "BN = {} in a tuning table: partition_keys {} is no multiple",
                          plan.BN, keys);
   }
   int longest = kPartitionStep;

@@ -82,6 +82,11 @@ def main():
         assert [(one["partition_keys"], "max_q_len" in one) for one in latent] == [(384, False)]
         assert specs(folder, LLAMA, "--batch-invariant", "4096,8192", server="sglang") == [
             {**shared, "page_size": 1, "ragged": True, "partition_keys": 1024}]
+        for server, numbers in (("vllm", "131072,8192,1"), ("sglang", "131072,8192")):
+            numbers = ("--batch-invariant", numbers)
+            both = specs(folder, LLAMA, "--tp", "1,8", *numbers, server=server)
+            assert both == [spec for tp in ("1", "8") for spec in specs(
+                folder, LLAMA, "--tp", tp, *numbers, server=server)], both
 
         sglang = specs(folder, LLAMA, server="sglang")
         assert sglang == [{**shared, "page_size": 1, "ragged": True},

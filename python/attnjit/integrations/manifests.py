@@ -78,14 +78,14 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def _invariant_keys(layer: Layer, layers: List[Layer], given: argparse.Namespace) -> int:
-    """The keys of a part, as the server's backend has them; 0: they are not fixed."""
+def _invariant_keys(layer: Layer, widest: int, given: argparse.Namespace) -> int:
+    """The keys of a part, as the server's backend has them; 0: they are not fixed. `widest`: the
+    most elements that a row of O has in the server's layers."""
     if not given.batch_invariant:
         return 0
     context, rows = given.batch_invariant[:2]
     if given.server == "sglang":  # all layers have the same
-        return invariant_keys(max(one.q_heads * (one.latent or one.ov_depth) for one in layers),
-                              rows, context)
+        return invariant_keys(widest, rows, context)
     if layer.topk:
         return INVARIANT_LIST
     if layer.latent:
@@ -98,17 +98,20 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
     """The specs of a model as `attnjit manifest --json` describes it, each once."""
     found: List[Dict[str, Any]] = []
     for_vllm = given.server == "vllm"
-    layers = [Layer(**{name: one[name] for name in (
-        "q_heads", "kv_heads", "qk_depth", "ov_depth", "window", "softcap", "sink", "alibi",
-        "both_ways", "latent", "rope", "topk", "chunk")},
-                    images="" if one["both_ways"] or one["latent"] else given.images)
-              for one in model["layers"]]
-    for layer in layers:
+    widest: Dict[int, int] = {}  # by the number of GPUs
+    for one in model["layers"]:
+        elements = one["q_heads"] * (one["latent"] or one["ov_depth"])
+        widest[one["gpus"]] = max(elements, widest.get(one["gpus"], 0))
+    for one in model["layers"]:
+        layer = Layer(**{name: one[name] for name in (
+            "q_heads", "kv_heads", "qk_depth", "ov_depth", "window", "softcap", "sink", "alibi",
+            "both_ways", "latent", "rope", "topk", "chunk")},
+                      images="" if one["both_ways"] or one["latent"] else given.images)
         pages = given.page or [64 if layer.latent and for_vllm else _PAGES[given.server]]
         for page, rank in ((page, rank) for page in pages for rank in range(given.dcp)):
             server = Server(given.arch or _ARCHS[0], given.dtype or model["dtype"], page,
                             given.kv_cache_dtype, given.drafts, head_scales=given.head_scales,
-                            partition_keys=_invariant_keys(layer, layers, given),
+                            partition_keys=_invariant_keys(layer, widest[one["gpus"]], given),
                             sharing=given.dcp, tree=given.tree)
             made = (vllm_specs(layer, server, rank) if for_vllm else
                     sglang_specs(layer, server) if given.server == "sglang" else

@@ -71,7 +71,7 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
 
  private:
   using Kinds = TileKinds<Tiling>;
-  static constexpr int kRangeTicks = kRunSteps * Tiling::kFewTicks;
+  static constexpr int kRangeTicks = kRangeSteps * Tiling::kFewTicks;
   struct Choice {
     int longest = 0x7fffffff;    ///< ticks of tiles that are not cut
     int ranges = 0, length = 1;  ///< and ticks of each

@@ -93,7 +93,7 @@ constexpr int kLeastCut = 24;
 /// Where tiles of one length take so many times as long as if each CTA had its share; and what a
 /// range's begin and end take, in such KV tiles.
 constexpr float kMuchLonger = 1.1f;
-constexpr int kRunSteps = 7;
+constexpr int kRangeSteps = 7;
 /// And of a sequence that has so many keys for each row, whose tiles are about as long as one
 /// another. Those of others come from the longest to the shortest, which evens them out.
 constexpr int kLeastKeysPerRow = 4;

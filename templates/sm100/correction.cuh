@@ -104,7 +104,7 @@ ATTNJIT_DEVICE void give_o(const Smem<Config>& smem, int warpgroup) {
 }
 
 /// The same of the next work tile, where a CTA has several: O has been read. NOTE: said then, and
-/// not when the next one begins. A warpgroup that has no more is told in vain.
+/// not when the next one begins. A warpgroup that has no more does not wait for it.
 template <class Config>
 ATTNJIT_DEVICE void give_o_back(const Smem<Config>& smem, int warpgroup) {
   if constexpr (!Config::kOneWorkTile) give_o(smem, warpgroup);
@@ -327,7 +327,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
           if (Layout::kPair || step == share.steps - 1) {
             arrive_warp(smem.statistic_empty(warpgroup));
           }
-          // NOTE: O is not being added to: the commit that told of this tile's S came after all
+          // NOTE: O is not being added to: the commit behind this tile's S came after all
           // earlier products, and the next ones wait for the arrival below.
           tcgen05_fence_after();
           if (__any_sync(0xffffffffu, factor != 1.0f)) {

@@ -31,7 +31,7 @@ constexpr int kKeyScale = 0, kLogValueScale = 1, kInverseValueScale = 2;
 /// Rows of a product: queries of a softmax warpgroup, one a thread.
 constexpr int kRows = 128;
 
-/// Parts in which P of a tile is handed over.
+/// Parts in which P of a tile is signalled.
 template <class Config>
 constexpr int parts_of_p() {
   return Config::kPvParts;
@@ -120,7 +120,7 @@ struct LayoutOf {
   static_assert(Config::kPvKeys0 % kStepColumns == 0 && Config::kPvKeys1 % kStepColumns == 0 &&
                     Config::kPvKeys0 + (parts_of_p<Config>() - 1) * Config::kPvKeys1 ==
                         Config::kTileN,
-                "P is handed over in parts of whole steps: a first one, and others of one size");
+                "P is signalled in parts of whole steps: a first one, and others of one size");
   static_assert(Config::kStages >= 2, "K and V need two stages to be loaded ahead");
   static_assert(!Config::kFusedKv || Config::kQkStages == 1,
                 "a slot that K and V share has one barrier");
@@ -231,7 +231,7 @@ struct LayoutOf {
                            !Config::kPublished && !Config::kMapped && !Config::kSwitchTo1Q),
                 "a pair's keys come by TMA, and its work is not published");
 
-  /// A CTA has one work tile, or walks several: then what one used is handed on to the next.
+  /// A CTA has one work tile, or walks several: then what one used is released to the next.
   static_assert(!Config::kCounted || (Config::kPublished && !kKvLens && !Config::kSplit),
                 "a warp that counts work tiles off publishes them");
   static_assert(!takes_over<Config>() || (Config::kCounted && !Config::kUpcastsKv),
@@ -343,12 +343,12 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 o_buffer(int buffer) const {
     return base + Config::kOOffset + static_cast<u32>(buffer * Layout::kOBlockBytes);
   }
-  /// What a softmax thread tells the correction warps: a factor or a sum, and a maximum.
+  /// What a softmax thread publishes to the correction warps: a factor or a sum, and a maximum.
   ATTNJIT_DEVICE u32 statistic(int warpgroup, int which, int row) const {
     return base + Config::kCorrectionOffset +
            static_cast<u32>(4 * ((2 * warpgroup + which) * kRows + row));
   }
-  /// What a softmax warpgroup is told of a KV tile's keys (sm100/scales.cuh), a float each.
+  /// What a softmax warpgroup knows of a KV tile's keys (sm100/scales.cuh), a float each.
   ATTNJIT_DEVICE u32 key_scales(int warpgroup, int buffer, int which) const {
     return base + Config::kKeyScalesOffset +
            static_cast<u32>(4 * ((2 * warpgroup + buffer) * kKeyNumbers + which) * Config::kTileN);

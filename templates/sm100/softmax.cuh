@@ -336,7 +336,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       } else {
         exponentiate<Config>(s, to_exponents, origin(online.maximum), s_columns, smem, buffer);
       }
-      // Off the critical path: P is handed over. No S follows the last factor that would tell of
+      // Off the critical path: P is signalled. No S follows the last factor that would say of
       // its read.
       if (step == steps - 1 && (!Config::kOneWorkTile || Layout::kPair || step > 0)) {
         await_statistic_read();

@@ -484,7 +484,7 @@ struct WorkList {
 };
 
 /// Walks the work tiles that the scheduler warp publishes (sm100/publish.cuh). kWarp: a whole warp
-/// walks it, otherwise one thread. A slot is handed back when the role is done with the work tile.
+/// walks it, otherwise one thread. A slot is released when the role is done with the work tile.
 template <class Config, bool kWarp>
 struct PublishedList {
   const Smem<Config>& smem;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The two warps that issue products: one S = Q K^T, as blocks of K land; the other O += P V, when P
-// is there. Neither waits for the other's turn, so that V is handed back as early as can be.
+// is there. Neither waits for the other's turn, so that V is released as early as can be.
 #pragma once
 
 #include "sm100_mla/layout.cuh"
@@ -42,9 +42,9 @@ struct ProductWarp {
     ring.advance(Config::kStages);
     tiles.advance(kBuffers);
   }
-  /// Waits until `count` blocks from `first` on of every stage have been handed back. The CTA's
+  /// Waits until `count` blocks from `first` on of every stage have been released. The CTA's
   /// memory stays until the products have read, and their barriers have heard of, all. NOTE: a warp
-  /// waits for what it hands back itself: the other may be more than a phase away.
+  /// waits for what it releases itself: the other may be more than a phase away.
   ATTNJIT_DEVICE void await_release(int first, int count) {
 #pragma unroll 1
     for (int i = 0; i < Config::kStages; ++i) {
@@ -121,7 +121,7 @@ struct OutputWarp : ProductWarp<Config> {
   using typename Base::Layout;
 
   /// Multiplies with a block of V, the i-th of a half. NOTE: a product of one block, although wider
-  /// ones read P less often: so each is multiplied when it has landed, and handed back alone.
+  /// ones read P less often: so each is multiplied when it has landed, and released alone.
   ATTNJIT_DEVICE void multiply_block(int half, int i, bool first) {
     constexpr u32 kInstruction =
         mma_instruction_descriptor<Layout::kOperand, kRows, kBlockColumns, true>();
@@ -139,7 +139,7 @@ struct OutputWarp : ProductWarp<Config> {
                                          v.at(step * kStepColumns * kBlockRowBytes), kInstruction,
                                          step > 0 || !first);
       }
-      // The block that both halves have is handed back with the second.
+      // The block that both halves have is released with the second.
       if (half == 1 || of_v < Layout::kOvBlocks - Layout::kOwnBlocks) this->release_block(block);
     }
     __syncwarp();

@@ -58,10 +58,10 @@ struct Epilogue : Mainloop<Config, Mask, ScoreMod, Arguments, Params> {
     }
     // NOTE: a work tile ends in two ways where keys have parts, and behind the stores ptxas did not
     // take the warp for whole again. In the work tiles that follow it then kept of each lane what
-    // is the same in all of them, and spilled 8 to 252 bytes: not of runs of one length, which were
-    // faster without (docs/sm90.md).
-    constexpr bool kDenseRuns = cuts_tiles<Config>() && !kLengthsDiffer<Config>;
-    if constexpr (Config::kSplit && !kDenseRuns) __syncwarp();
+    // is the same in all of them, and spilled 8 to 252 bytes: not of ranges of one length, which
+    // were faster without (docs/sm90.md).
+    constexpr bool kDenseRanges = cuts_tiles<Config>() && !kLengthsDiffer<Config>;
+    if constexpr (Config::kSplit && !kDenseRanges) __syncwarp();
     if constexpr (!kOwnO) {
       if (Config::kQStages == 1 || is_merged<Config>(arguments)) {
         // NOTE: also beside parts, which release nothing late: that would take registers.

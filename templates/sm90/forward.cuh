@@ -36,8 +36,8 @@
 //   const int* kv_bits; const u32* block_bits; int bit_blocks
 // and where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
-//   where Config::kCuts several partitions are the runs that there is room for, and of sequences of
-//   one length the CTAs (common/cut_table.cuh)
+//   where Config::kCuts several partitions are the ranges that there is room for, and of sequences
+//   of one length the CTAs (common/cut_table.cuh)
 // with int even_parts where Config::kHeadStreamK (common/sequence_ranges.cuh)
 // and where Config::kDebugWaits
 //   unsigned* wait_records

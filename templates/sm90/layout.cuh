@@ -367,7 +367,7 @@ struct Smem : CtaMemory<Config> {
     return base + Config::kStashOffset + Config::kStashBytes * (warp - 4 * Layout::kProducers);
   }
 
-  /// Where the list of a warp that loads stands: of runs over sequences, or where it is stashed.
+  /// Where the list of a warp that loads stands: of ranges of sequences, or where it is stashed.
   ATTNJIT_DEVICE u32 list(int warp) const {
     return base + Config::kListsOffset + kListBytes * warp;
   }

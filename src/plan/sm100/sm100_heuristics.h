@@ -58,7 +58,7 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
 Result<std::int64_t> sm100_choose_keys(const SpecFacts& spec, const Fa4Config& config,
                                        const Sm100Tuning& tuned, bool mapped, std::string& why);
 
-/// How P of a tile is handed over, where a row chooses among its parts.
+/// How P of a tile is signalled, where a row chooses among its parts.
 Result<Sm100SplitOfP> sm100_choose_split_of_p(const SpecFacts& spec, std::int64_t keys,
                                               const Sm100Tuning& tuned);
 

@@ -14,7 +14,7 @@ struct Fa4Config;
 
 inline constexpr int kSm100TileRows = 128;  ///< of a query tile
 
-/// How P is handed over to P V: `first_quarters` of a tile's keys, in whole steps, and the rest in
+/// How P is signalled to P V: `first_quarters` of a tile's keys, in whole steps, and the rest in
 /// parts of one size. Four quarters are all of it.
 struct Sm100SplitOfP {
   std::int64_t first_quarters = 3;

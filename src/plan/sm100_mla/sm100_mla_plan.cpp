@@ -29,7 +29,7 @@ constexpr int kMaxStages = 8;
 /// Shared memory and barriers, in their order.
 void lay_out(Sm100MlaPlan& plan) {
   const MlaTiles& tiles = plan.tiles;
-  // Products hand back what they read: of a latent block of K those of S and those of O, of V of
+  // Products release what they read: of a latent block of K those of S and those of O, of V of
   // its own those of O.
   const int latent = tiles.cluster * (tiles.own_v() ? 1 : 2);
   add_mla_barriers({.work = kSoftmaxWarps + kProductWarps,

@@ -74,7 +74,7 @@ int row_words_bytes(const Sm90Plan& plan) { return round_up(4 * raw_tiles(plan),
 
 void add_barriers(const Sm90Plan& plan, BarrierList& barriers) {
   // One thread publishes what TMA will bring, and each thread what it copies by itself; one lane of
-  // each warp that read it hands it back.
+  // each warp that read it releases it.
   constexpr int kProducer = 1;
   constexpr int kConsumerWarps = 4;
   const int copying_threads = sm90_copy_warps(plan) * 32;

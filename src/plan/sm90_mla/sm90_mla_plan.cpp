@@ -32,7 +32,7 @@ void lay_out(Sm90MlaPlan& plan) {
   tiles.joins = tiles.stream_k && tiles.cluster == 1 && tiles.upcast_blocks == 0;
   tiles.couples = tiles.cluster == 1 && !tiles.own_v();
   // One lane of each warp that read it hands memory back; what V has not of K, such as the rope's
-  // block, is of the warpgroup that makes S. What a CTA upcasts for the other, both hand back to
+  // block, is of the warpgroup that makes S. What a CTA upcasts for the other, both release to
   // it.
   add_mla_barriers({.work = kConsumers * kWarps,
                     .q = kConsumers * kWarps,
@@ -113,7 +113,7 @@ Result<Sm90MlaPlan> make_sm90_mla_plan(const ResolvedSpec& resolved, const Tunin
   MlaTiles& tiles = plan.tiles;
   tiles = mla_tiles(resolved);
   tiles.two_readers = true;
-  // V of its own is handed back in the order in which it is loaded.
+  // V of its own is released in the order in which it is loaded.
   tiles.stage_loaders = tiles.own_v() || tiles.row_copies ? 1 : 2;
   tiles.cluster = most_cluster_of(spec);
   share_registers(spec, plan);

@@ -21,6 +21,7 @@ from vllm.v1.attention.selector import get_attn_backend
 import attnjit
 import reference
 from attnjit import _mla
+from attnjit.integrations import vllm as integration
 from attnjit.integrations import vllm_mla, vllm_service
 from mla_reference import dequantised, find, specs
 from vllm_server_test import MODEL
@@ -344,6 +345,7 @@ def answers(config):
 
 
 def main():
+    integration.register()
     reference.install()
     _mla._find, vllm_service.ask = find, asked.extend
     torch.manual_seed(0)

@@ -128,7 +128,7 @@ struct AttentionSpec {
   int qk_depth = 0;                ///< elements per row of Q and K
   int ov_depth = 0;                ///< elements per row of V and O; 0: qk_depth
   Dtype qkv_dtype = Dtype::kBf16;  ///< bf16, fp16, e4m3
-  /// Of K and V, default: qkv_dtype. e4m3 beside bf16 or fp16: they are widened to that.
+  /// Of K and V, default: qkv_dtype. e4m3 beside bf16 or fp16: they are upcast to that.
   std::optional<Dtype> kv_dtype;
   std::optional<Dtype> output_dtype;  ///< default: qkv_dtype, bf16 for e4m3
   /// What the MMA sees of the rope part, the last 64 elements of MLA's Q and K. Where that is not

@@ -97,8 +97,11 @@ KernelFacts facts_of(std::string_view material) {
   if (constants.has("kBf16")) {
     facts.dtype = constants.is("kE4m3") ? "e4m3" : constants.is("kBf16") ? "bf16" : "fp16";
   }
-  // The second is absorbed MLA's.
-  if (constants.is("kWidensKv") || constants.number("kWidenedBlocks") > 0) facts.kv_dtype = "e4m3";
+  // The second is absorbed MLA's, and the others were their names to version 0.2.0.
+  if (constants.is("kUpcastsKv") || constants.number("kUpcastBlocks") > 0 ||
+      constants.is("kWidensKv") || constants.number("kWidenedBlocks") > 0) {
+    facts.kv_dtype = "e4m3";
+  }
   facts.qk_depth = constants.number("kQkDepth");
   facts.ov_depth = constants.number("kOvDepth");
   facts.group = constants.number("kGroup");

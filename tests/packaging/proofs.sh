@@ -8,7 +8,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 mkdir there
-"$proofs" pack packed.txz "$build" -R 'sm90\.widening_orders'
+"$proofs" pack packed.txz "$build" -R 'sm90\.upcasting_orders'
 tar -C there -xf packed.txz
 run=("$proofs" run there --logs logs --orders 5)
 said=$("${run[@]}")

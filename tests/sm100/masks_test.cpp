@@ -165,13 +165,13 @@ TEST_F(Sm100Masks, ListsOfTilesSpillNothing) {
   expect_no_spills(some_of<AttentionSpec>(specs, 3));
 }
 
-// Of a mask that hides tiles again and again more than one hole is left out: of up to 32 tiles, and
+// Of a mask that hides tiles again and again more than one gap is left out: of up to 32 tiles, and
 // of runs of more. Work tiles have two query tiles and one, of a head or of two that share them.
-TEST_F(Sm100Masks, ManyHoles) {
+TEST_F(Sm100Masks, ManyGaps) {
   const MaskSpec strided =
       custom("kv_idx <= q_idx && (q_idx - kv_idx < 128 || kv_idx / 128 % 3 == 0)");
   expect_seen(case_of(strided, {1, 300, 1500, 1}, 1),
-              {{"sm100/work.cuh", "nth_bit(shown, run) << hole", "run << hole"}}, 2);
+              {{"sm100/work.cuh", "nth_bit(shown, run) << gap", "run << gap"}}, 2);
   steps(custom("kv_idx / 256 % 3 == 1"), {1, 130, 5000, 1}, {}, 1);
   steps(custom("(kv_idx / 128 + q_idx / 128) % 2 == 0"), {1, 260, 1500, 1});
 }

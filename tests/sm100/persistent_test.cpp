@@ -50,7 +50,7 @@ class Sm100Persistent : public KernelTest {
     }
   }
 
-  // The first rows see nothing, the last ones what lies to both sides of a hole.
+  // The first rows see nothing, the last ones what lies to both sides of a gap.
   static MaskSpec sinks_and_window() {
     MaskSpec mask;
     mask.kind = MaskSpec::Kind::kCustom;

@@ -93,7 +93,7 @@ class MlaE4m3Test : public MlaTest {
     ASSERT_TRUE(passes(spec, *problem, TemplateSet::embedded()));
     using Damage = std::pair<const char*, std::pair<const char*, const char*>>;
     const std::vector<Damage> damages = {
-        {"mla/scales.cuh", {"kOfHeads ? work.batch : 0", "kOfHeads ? 0 : 0"}},
+        {"common/scales.cuh", {"static_cast<i64>(batch) * heads + head : 0", "0 : 0"}},
         {"mla/scales.cuh", {"    return key_scale<Config>", "    return 1.0f; key_scale<Config>"}},
         {"mla/upcasting.cuh", {"(2 * (lane % 4) ^ lane / 4) << 4", "(2 * (lane % 4)) << 4"}},
         {"mla/upcasting.cuh", {"part[row][2 * half + word]", "part[row][2 * half]"}},

@@ -22,7 +22,7 @@ constexpr std::int64_t kCorrectionBytes = 512 * 4;  // a sum and a maximum a sof
 constexpr std::int64_t kKeyScalesBytes = 3 * 4;
 constexpr std::int64_t kKeyScalesBuffers = 2;  // of a softmax warpgroup
 
-// Who reads an published work tile: the warps of softmax, four of correction, a thread each that
+// Who reads a published work tile: the warps of softmax, four of correction, a thread each that
 // multiplies, loads and stores, and the warps that upcast.
 int work_readers(const Sm100LayoutRequest& tile) {
   return (tile.single_accumulator() ? 4 : 8) + 4 + 3 +

@@ -48,8 +48,8 @@ Status apply_knobs(const std::vector<Knob<Plan>>& knobs, std::string_view kernel
     const auto knob = std::ranges::find_if(
         knobs, [&](const Knob<Plan>& one) { return one.is_called(choice.first); });
     if (knob == knobs.end()) {
-      std::vector<std::string_view> names;
-      for (const Knob<Plan>& one : knobs) names.push_back(one.name);
+      std::vector<std::string_view> names(knobs.size());
+      std::ranges::transform(knobs, names.begin(), &Knob<Plan>::name);
       return spec::invalid("tuning." + name, "'{}' is no choice of {}: {}", name, kernel,
                            fmt::join(names, ", "));
     }
@@ -65,10 +65,10 @@ Status apply_knobs(const std::vector<Knob<Plan>>& knobs, std::string_view kernel
 /// The knobs with what `plan` has chosen.
 template <class Plan>
 std::vector<TuningKnob> chosen_knobs(const std::vector<Knob<Plan>>& knobs, const Plan& plan) {
-  std::vector<TuningKnob> found;
-  for (const Knob<Plan>& knob : knobs) {
-    found.push_back({std::string(knob.name), knob.values, knob.chosen(plan)});
-  }
+  std::vector<TuningKnob> found(knobs.size());
+  std::ranges::transform(knobs, found.begin(), [&](const Knob<Plan>& knob) {
+    return TuningKnob{std::string(knob.name), knob.values, knob.chosen(plan)};
+  });
   return found;
 }
 

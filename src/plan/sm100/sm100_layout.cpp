@@ -45,7 +45,7 @@ void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
   const int accumulators = tile.single_accumulator() ? 1 : 2;
   BarrierList& barriers = variant.barriers;
   // Of several the number stands in brackets.
-  const auto add = [&](const char* group, std::string name, int count, int arrivals) {
+  const auto add = [&](const char* group, const std::string& name, int count, int arrivals) {
     barriers.add_group(group, count == 1 ? name : name + "[{}]", arrivals, count);
   };
   barriers.start("kBarSCons");

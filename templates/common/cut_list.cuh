@@ -233,8 +233,7 @@ ATTNJIT_DEVICE KvTiles from_last(KvTiles all, int first, int end) {
 }
 
 /// Walks a CTA's range, and then the tiles that it claims. A whole warp. What it does not need
-/// while it loads stands in shared memory. List: an architecture's SequenceList of whole tiles,
-/// with
+/// while it loads stands in shared memory. List, an architecture's SequenceList of whole tiles, has
 ///   Work whole(SequenceTile) const        the work tile
 ///   void keep(Work&, first, end) const    leaves of its KV tiles those of from_last()
 template <class Config, class Mask, class Tiling, class Arguments, class Params, class List>

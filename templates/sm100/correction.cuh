@@ -106,7 +106,7 @@ ATTNJIT_DEVICE void give_o(const Smem<Config>& smem, int warpgroup) {
 /// The same of the next work tile, where a CTA has several: O has been read. NOTE: said then, and
 /// not when the next one begins. A warpgroup that has no more does not wait for it.
 template <class Config>
-ATTNJIT_DEVICE void give_o_back(const Smem<Config>& smem, int warpgroup) {
+ATTNJIT_DEVICE void release_o(const Smem<Config>& smem, int warpgroup) {
   if constexpr (!Config::kOneWorkTile) give_o(smem, warpgroup);
 }
 
@@ -155,7 +155,7 @@ ATTNJIT_DEVICE void stage_tile(const Smem<Config>& smem, Ring& ring, u32 o, floa
     }
     const bool last = column + 16 == Layout::kOutputColumns;
     if (last) {
-      give_o_back(smem, warpgroup);
+      release_o(smem, warpgroup);
     } else {
       load(o + static_cast<u32>(column + 16));
     }
@@ -471,8 +471,8 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
           }
         }
       }
-      if (any) give_o_back(smem, tile);
-      if (second) give_o_back(smem, 1);
+      if (any) release_o(smem, tile);
+      if (second) release_o(smem, 1);
       if constexpr (Layout::kOOverQ) {
         fence_proxy_async_shared();
         arrive_warp(smem.o_staged(tile));

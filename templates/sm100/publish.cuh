@@ -40,8 +40,9 @@ ATTNJIT_DEVICE WorkTile work_of(const SequenceTile& tile, const Arguments& argum
   return work;
 }
 
-/// Finds the only work tile of a CTA, and says it to all roles, which begin behind a barrier. One
-/// warp. NOTE: for compile time: where each role counted for itself that was five copies of code.
+/// Finds the only work tile of a CTA, and publishes it to all roles, which begin behind a barrier.
+/// One warp. NOTE: for compile time: where each role counted for itself that was five copies of
+/// code.
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void find_only_work(const Smem<Config>& smem, const Arguments& arguments,
                                    const Params& params) {

@@ -200,6 +200,15 @@ TEST(LaunchJson, AnEmptyOrImpossibleGridIsRefused) {
           .ok());
 }
 
+TEST(LaunchJson, BytesThatAreNoneAreRefusedWhereTheyStand) {
+  const Result<LaunchDocument> read = launch_from_json(R"({"entry": "k", "grid": [1, 1, 1],
+  "block": [32, 1, 1], "args": [{"bytes": "0g"}]})");
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().field, "args[0].bytes");
+  EXPECT_EQ(read.error().line, 2);
+  EXPECT_EQ(read.error().column, 43);
+}
+
 TEST(LaunchJson, WhatIsGivenTwiceIsRefusedWhereItStands) {
   const Result<LaunchDocument> read = launch_from_json(R"({"entry": "k", "grid": [1, 1, 1],
   "block": [32, 1, 1], "buffers": {"q": {"shape": [1], "dtype": "f32", "fill": 0},

@@ -344,7 +344,8 @@ KernelArgument read_argument(Reader& reader, const std::string& field, const Jso
   } else if (std::string hex; reader.text(json, field, "bytes", hex)) {
     std::optional<std::vector<std::uint8_t>> data = from_hex(hex);
     if (!data || data->size() > 4096) {
-      reader.problem(path_of(field, "bytes"), "must be at most 4096 bytes in hexadecimal", json);
+      reader.problem(path_of(field, "bytes"), "must be at most 4096 bytes in hexadecimal",
+                     *json.find("bytes"));
     } else {
       argument.value = KernelArgument::Bytes{*std::move(data)};
     }

@@ -170,8 +170,7 @@ PartitionChoice sequence_ranges(const SplitWork& work, const PartitionChoice& un
   constexpr std::int64_t kLongSequence = 32;  // the same, beside a merge that may be for nothing
   const std::int64_t teams = workers / std::max(team, 1);
   if (batch == 1 || teams < 2) return uniform;
-  // NOTE: units, and a range more for each team, are counted in an int; and tiles of all
-  // partitions.
+  // NOTE: units, a range more for each team, and tiles of all partitions are counted in an int.
   if (batch + teams > kMaxTiles / (work.kv_tiles + 1)) return uniform;
   if (work.tiles > kMaxTiles / workers || batch * work.kv_tiles < kLongRange * teams)
     return uniform;

@@ -26,7 +26,7 @@ struct MlaPlan {
   BarrierList barriers;
 };
 
-/// Those who hand memory back: how many arrive.
+/// Those who release memory: how many arrive.
 struct MlaReaders {
   int work = 0;          ///< of a published work tile
   int q = 0;             ///< of Q

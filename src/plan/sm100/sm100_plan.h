@@ -105,7 +105,7 @@ struct Sm100Variant {
   std::vector<Sm100Overlay> smem_overlays;
   MemoryLayout tmem;  ///< a stage of S and of O for each softmax warpgroup
   std::vector<Sm100Overlay> tmem_overlays;
-  /// `cons` barriers hand memory back, `prod` ones publish it.
+  /// `cons` barriers release memory, `prod` ones publish it.
   BarrierList barriers;
 
   std::int64_t cta_group() const { return MMA_M / 128; }

@@ -31,7 +31,7 @@ void lay_out(Sm90MlaPlan& plan) {
   // CTA that upcasts for another one has that as its cluster's.
   tiles.joins = tiles.stream_k && tiles.cluster == 1 && tiles.upcast_blocks == 0;
   tiles.couples = tiles.cluster == 1 && !tiles.own_v();
-  // One lane of each warp that read it hands memory back; what V has not of K, such as the rope's
+  // One lane of each warp that read it releases memory; what V has not of K, such as the rope's
   // block, is of the warpgroup that makes S. What a CTA upcasts for the other, both release to
   // it.
   add_mla_barriers({.work = kConsumers * kWarps,

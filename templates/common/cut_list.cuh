@@ -84,7 +84,7 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
     // Of a tile half of a KV tile is past its last key.
     return static_cast<float>(Tiling::heads(arguments)) *
            (steps * Tiling::kFewTicks +
-            (kinds.few_tiles + kinds.full_tiles) * (Tiling::kTileTicks + 1));
+            (kinds.few_tiles + kinds.full_tiles) * (Tiling::kTileTicks + Tiling::kFewTicks / 2));
   }
 
   /// Of a batch: what is not cut, and of the others the tiles, their ticks, and the longest's.

@@ -18,14 +18,15 @@ from vllm.distributed import parallel_state
 from vllm.engine.arg_utils import EngineArgs
 from vllm.model_executor.layers import sparse_attn_indexer
 from vllm.model_executor.layers.attention import sparse_mla_attention
-from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
 from vllm.model_executor.model_loader.utils import initialize_model
 from vllm.model_executor.models import falcon
 from vllm.platforms import current_platform
 from vllm.utils import torch_utils
 from vllm.utils.torch_utils import set_default_torch_dtype
 from vllm.v1.attention.backend import AttentionType
-from vllm.v1.kv_cache_interface import EncoderOnlyAttentionSpec
+from vllm.v1.core import kv_cache_planning
+from vllm.v1.kv_cache_interface import AttentionSpec, EncoderOnlyAttentionSpec
+from vllm.v1.worker.gpu import attn_utils
 
 import attnjit
 from attnjit.integrations import manifests, vllm_mla, vllm_service
@@ -39,6 +40,7 @@ torch_utils._aux_stream = object()  # there is no GPU to make a stream on
 sparse_attn_indexer.has_deep_gemm = lambda: True  # which makes an indexer's scores
 sparse_mla_attention.PIN_MEMORY = False
 current_platform.device_type = "meta"  # of an indexer's lists
+type(current_platform).num_compute_units = classmethod(lambda *_: 132)
 slopes = falcon._get_alibi_slopes
 asked = []
 vllm_service.ask = asked.extend
@@ -67,28 +69,37 @@ def asked_by(folder, cache, **options):
             initialize_model(config)
         early = list(asked)
         current_platform.update_block_size_for_backend(config)
+        specs = attn_utils.get_kv_cache_spec(config)
+        if specs:  # as an engine plans its cache, by the pages that all layers have in common
+            config.cache_config.kv_cache_layout = "LBHNC"
+            groups = kv_cache_planning.get_global_kv_cache_groups(config, [specs])
+            planned, = kv_cache_planning.get_kv_cache_configs(config, [specs], [1 << 35], groups)
+            for group in attn_utils.init_attn_backend(planned, config, torch.device("cpu"))[0]:
+                for one in group:
+                    assert one.backend.get_name() == "ATTNJIT" or not is_ours(one), one
         layers = config.compilation_config.static_forward_context
         for name, layer in layers.items():
-            spec = isinstance(layer, AttentionLayerBase) and (
-                layer.get_kv_cache_spec(config) or encoder_spec(layer))
-            if spec:
-                backend = layer.get_attn_backend()
-                if name.endswith(".indexer.k_cache"):  # vLLM's own
-                    continue
-                assert backend.get_name() == "ATTNJIT", (name, backend)
-                backend.get_builder_cls()(spec, [name], config, torch.device("cpu"))
-    # MLA's layers wait for their pages, those of images for their masks, batch-invariant ones for
-    # the most rows, and encoders for nothing.
+            if getattr(layer, "attn_type", None) == AttentionType.ENCODER_ONLY:
+                builder = layer.get_attn_backend().get_builder_cls()
+                builder(encoder_spec(layer), [name], config, torch.device("cpu"))
+    # MLA's layers and those beside Mamba wait for their pages, those of images for their masks,
+    # batch-invariant ones for the most rows, and encoders for nothing.
+    model = config.model_config
     if cache == "auto" and not early and not (
-            config.model_config.is_mm_prefix_lm or vllm_envs.VLLM_BATCH_INVARIANT):
+            model.is_hybrid or model.is_mm_prefix_lm or vllm_envs.VLLM_BATCH_INVARIANT):
         assert all(spec.get("mla") or spec.get("ragged_kv") for spec in asked), (
             "layers asked for nothing as they were made")
     return early + asked[len(early):]
 
 
+def is_ours(group):
+    """Neither Mamba's layers nor the keys of an indexer, which are vLLM's own."""
+    return isinstance(group.kv_cache_spec, AttentionSpec) and not any(
+        name.endswith(".indexer.k_cache") for name in group.layer_names)
+
+
 def encoder_spec(layer):
     """As vLLM's runner has it of layers without a cache."""
-    assert layer.attn_type == AttentionType.ENCODER_ONLY, layer
     return EncoderOnlyAttentionSpec(block_size=16, num_kv_heads=layer.num_kv_heads,
                                     head_size=layer.head_size, dtype=torch.bfloat16)
 
@@ -117,7 +128,7 @@ def main(names):
     with tempfile.TemporaryDirectory() as root, attnjit.Service(no_disk_cache=1) as service:
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0,
                                              world_size=1)
-        models = {**shapes.MODELS, **shapes.KINDS, **shapes.WITH_LISTS}
+        models = {**shapes.MODELS, **shapes.KINDS, **shapes.WITH_LISTS, **shapes.MIXED}
         for name in names or models:
             if shapes.is_speech(models[name]):  # manifests know no such models
                 continue
@@ -126,7 +137,8 @@ def main(names):
                 compare(name, folder, service, "auto", "--images", "free")
                 continue
             compare(name, folder, service, "auto")
-            if not models[name].get("alibi"):  # vLLM gives Falcon's such layers no type of a cache
+            # vLLM gives Falcon's layers of ALiBi no type of a cache, and deep heads have none of e4m3.
+            if not models[name].get("alibi") and models[name].get("global_head_dim", 0) <= 256:
                 compare(name, folder, service, "fp8", *FP8)
             if name in ("llama8b", "gptoss"):
                 compare(name, folder, service, "fp8_per_token_head",
@@ -134,6 +146,8 @@ def main(names):
             if name in shapes.WITH_LISTS:
                 compare(name, folder, service, "fp8_ds_mla", "--kv-cache-dtype", "fp8_ds_mla")
             compare(name, folder, service, "auto", "--page", "128", block_size=128)
+            if name in (*shapes.WITH_LISTS, "mamba"):  # vLLM's own layers have no such mode
+                continue
             vllm_envs.VLLM_BATCH_INVARIANT = True
             compare(name, folder, service, "auto", "--batch-invariant", "4096,2048,64",
                     max_num_batched_tokens=2048, max_num_seqs=64, enable_chunked_prefill=True)

@@ -70,6 +70,8 @@ def main():
         latent = specs(folder, DEEPSEEK, "--tp", "8")
         assert [(one["mla"], one["num_q_heads"], one["page_size"]) for one in latent] == [
             ("decode", 16, 64)] * 2
+        listed = {**DEEPSEEK, "model_type": "deepseek_v32", "index_topk": 2048}
+        assert {one["page_size"] for one in specs(folder, listed, "--page", "128")} == {64}
         ranks = specs(folder, DEEPSEEK, "--tp", "8", "--dcp", "2", "--drafts", "1")
         assert all(one["num_q_heads"] == 32 and one["return_lse"] for one in ranks)
         assert len({json.dumps(one["mask"]) for one in ranks}) == 3  # two ranks', and none

@@ -108,6 +108,8 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
             "both_ways", "latent", "rope", "topk", "chunk")},
                       images="" if one["both_ways"] or one["latent"] else given.images)
         pages = given.page or [64 if layer.latent and for_vllm else _PAGES[given.server]]
+        if layer.topk and for_vllm:  # NOTE: an indexer's pages, into which vLLM splits longer ones
+            pages = [64]
         for page, rank in ((page, rank) for page in pages for rank in range(given.dcp)):
             server = Server(given.arch or _ARCHS[0], given.dtype or model["dtype"], page,
                             given.kv_cache_dtype, given.drafts, head_scales=given.head_scales,

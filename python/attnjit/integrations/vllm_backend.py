@@ -32,6 +32,7 @@ _ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a", (10, 3): "sm_103a"}
 _DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 _SIXTEEN_BITS = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 _LEAST_PAGE = 16
+_PREFERRED = (_LEAST_PAGE, 64)  # rows of a page of layers, and of those of MLA: a tile's
 _ENCODERS = (AttentionType.ENCODER, AttentionType.ENCODER_ONLY)
 #: What the start's line says, and docs/vllm.md.
 REFUSED = ("caches of 8 bits but e4m3 with scales of tensors, heads or tokens, caches of 4 bits, "
@@ -72,6 +73,40 @@ def partition_keys(vllm_config: Any, elements: int, rows: int) -> int:
     if not envs.VLLM_BATCH_INVARIANT:
         return 0
     return invariant_keys(elements, rows, vllm_config.model_config.max_model_len)
+
+
+class _Pages:
+    """The rows of the pages that kernels read.
+
+    vLLM makes pages longer, to fit them to layers of other kinds (Mamba, other heads), by how much
+    depends on all of them. There kernels read the pages that the engine was asked for, as manifests
+    have them.
+    """
+
+    def __init__(self) -> None:
+        self._config: Any = None  # of the cache of this process's engine
+        self._asked: Tuple[int, int] = _PREFERRED
+
+    def note(self, cache_config: Any) -> None:
+        """While layers are made, which is before vLLM changes the configuration's pages."""
+        given = getattr(cache_config, "user_specified_block_size", False)
+        if cache_config is not self._config:
+            self._asked = (cache_config.block_size,) * 2 if given else _PREFERRED
+        self._config = cache_config
+
+    def asked(self, of_mla: bool = False) -> int:
+        return self._asked[of_mla]
+
+    def served(self, kv_cache_spec: Any, of_mla: bool = False) -> List[Any]:
+        """What vLLM may choose from. NOTE: pages with gaps, or other layers', behind them are not
+        split."""
+        rows, page = getattr(kv_cache_spec, "block_size", 0), self._asked[of_mla]
+        layout = getattr(self._config, "kv_cache_layout", None) or ""
+        splits = layout.startswith("L") and getattr(kv_cache_spec, "page_size_padded", None) is None
+        return [page if splits and rows > page and rows % page == 0 else MultipleOf(_LEAST_PAGE)]
+
+
+pages = _Pages()
 
 
 class _Content:
@@ -119,7 +154,7 @@ class AttnjitBackend(AttentionBackend):
 
     @staticmethod
     def get_supported_kernel_block_sizes(kv_cache_spec: Any = None) -> List[Any]:
-        return [MultipleOf(_LEAST_PAGE)]
+        return pages.served(kv_cache_spec)
 
     @classmethod
     def supports_head_size(cls, head_size: int) -> bool:
@@ -420,13 +455,16 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         scales, and which rows are of images."""
         config = get_current_vllm_config_or_none()
         model = None if config is None else config.model_config
-        if model is None or model.is_hybrid or self._eight_bits or self._by_token or self.dcp_world_size > 1 or (
+        if model is None:
+            return
+        pages.note(config.cache_config)
+        if model.is_hybrid or self._eight_bits or self._by_token or self.dcp_world_size > 1 or (
                 self.attn_type != AttentionType.DECODER):
             return
         if envs.VLLM_BATCH_INVARIANT or getattr(model, "is_mm_prefix_lm", False) or (
                 getattr(model, "rswa_window", None) is not None):
             return
-        server = server_of(config, config.cache_config.block_size or _LEAST_PAGE)
+        server = server_of(config, pages.asked())
         vllm_service.ask(vllm_specs(*self.asked(None, server)))
 
     def said(self) -> str:

@@ -30,7 +30,8 @@ from ._layers import (DSV32, EIGHT_BITS, INVARIANT_LIST, Layer, Server, decode_r
                       vllm_specs)
 from ._specs import why_not
 from .vllm_backend import (_ARCHITECTURES, _CAUSAL, _DTYPES, _LEAST_PAGE, _NO_MASK, _SIXTEEN_BITS,
-                           REFUSED, _arch, partition_keys, rows_of_each, with_arrays)
+                           _PREFERRED, REFUSED, _arch, pages, partition_keys, rows_of_each,
+                           with_arrays)
 from .vllm_service import launches, raise_refused, say_start, service
 
 _LIST_STEP = 64  # lists are of a multiple of so many keys
@@ -71,11 +72,11 @@ class _Answers:
 
     @staticmethod
     def get_supported_kernel_block_sizes(kv_cache_spec: Any = None) -> List[Any]:
-        return [MultipleOf(_LEAST_PAGE)]
+        return pages.served(kv_cache_spec, of_mla=True)
 
     @classmethod
     def get_preferred_block_size(cls, default_block_size: int) -> int:
-        return max(64, default_block_size)  # a tile's rows
+        return max(_PREFERRED[1], default_block_size)
 
     @classmethod
     def get_supported_head_sizes(cls) -> List[int]:
@@ -254,6 +255,9 @@ class AttnjitMLAImpl(MLACommonImpl[MLACommonMetadata]):
         self.supports_quant_query_input = False  # Q keeps its 16 bits
         self._partition_keys = 0
         self._shared: Optional[Mask] = None
+        config = get_current_vllm_config_or_none()
+        if config is not None:
+            pages.note(config.cache_config)
 
     def said(self) -> str:
         """The layer in a line of the log."""

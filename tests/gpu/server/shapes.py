@@ -126,6 +126,19 @@ WITH_LISTS = {
                      "index_head_dim": 128},
 }
 
+#: Layers of several kinds, to which vLLM fits its pages: Mamba beside attention, whose state is as
+#: long as 1040 rows of keys, and layers with other depths.
+MIXED = {
+    "mamba": {**_SMALL, "architectures": ["NemotronHForCausalLM"], "model_type": "nemotron_h",
+              "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+              "num_hidden_layers": 4, "hybrid_override_pattern": "M-M*", "chunk_size": 128,
+              "mamba_num_heads": 128, "mamba_head_dim": 64, "mamba_hidden_act": "silu",
+              "mamba_proj_bias": False, "mlp_hidden_act": "relu2", "n_groups": 8,
+              "ssm_state_size": 128, "conv_kernel": 4, "expand": 2, "use_conv_bias": True},
+    "two-depths": {**_SMALL_GEMMA, "architectures": ["Gemma4ForCausalLM"],
+                   "model_type": "gemma4_text", "global_head_dim": 512},
+}
+del MIXED["two-depths"]["query_pre_attn_scalar"]
 
 
 

@@ -13,7 +13,8 @@ namespace attnjit::models {
 /// Which layers have which reach, where a configuration has no list of its layers.
 ///
 /// Patterns have a letter for each layer, and repeat: F sees all keys, W has a window, C sees its
-/// chunk, I sees the keys that an indexer lists, - has no attention.
+/// chunk, I sees the keys that an indexer lists, - has no attention. With "-" alone there is no
+/// rule: the configuration must list its layers.
 struct LayerRule {
   enum class Kind {
     kPattern,
@@ -23,6 +24,7 @@ struct LayerRule {
     kEvenBelow,    ///< even layers below max_window_layers have it, if use_sliding_window
     kNoRope,       ///< layers without a rope see all keys, the others their chunk
     kNoRopeAsked,  ///< layers without a rope have a window, if use_sliding_window
+    kOffset,       ///< attention is attn_layer_offset and each attn_layer_period-th from there on
   };
   std::string_view pattern = "F";
   Kind kind = Kind::kPattern;

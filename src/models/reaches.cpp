@@ -84,6 +84,7 @@ std::vector<Reach> switched(const std::vector<int>& switches, Reach off, Reach o
 
 /// Fields that say the same as layer_types, which stands before them.
 constexpr std::pair<std::string_view, std::string_view> kLayerLists[] = {
+    {"bamba", "attn_layer_indices"},
     {"inkling_text", "local_layer_ids"},
     {"kimi_linear", "linear_attn_config"},
     {"lfm2", "full_attn_idxs"},
@@ -151,8 +152,9 @@ std::optional<Listed> list_of(const Architecture& architecture, Fields& fields,
     return Listed{
         name, listed(fields.numbers(name), 0, layers, Reach::kWindow, Reach::kAll, fields, name)};
   }
-  if (type == "lfm2" && fields.has("full_attn_idxs")) {
-    const std::string_view name = "full_attn_idxs";
+  const std::string_view numbered = type == "bamba" ? "attn_layer_indices" : "full_attn_idxs";
+  if ((type == "bamba" || type == "lfm2") && fields.has(numbered)) {
+    const std::string_view name = numbered;
     return Listed{name, listed(fields.numbers(name), 0, layers, Reach::kAll, Reach::kNoAttention,
                                fields, name)};
   }
@@ -221,6 +223,11 @@ std::vector<Reach> by_rule(const Architecture& architecture, Fields& fields, std
   const auto has_window = [&fields] { return fields.has("sliding_window"); };
   switch (rule.kind) {
     case Kind::kPattern:
+      if (rule.pattern == "-") {
+        const bool numbered = architecture.model_type == "bamba";
+        fields.fail(numbered ? "attn_layer_indices" : "layer_types",
+                    "is missing; allowed: a list that says which layers have attention");
+      }
       return by_pattern(rule, fields, layers);
     case Kind::kWindow:
       if (has_window()) found.assign(layers, Reach::kWindow);
@@ -238,6 +245,14 @@ std::vector<Reach> by_rule(const Architecture& architecture, Fields& fields, std
       for (std::size_t i = 0; i < layers && window; ++i) {
         const bool has = rule.kind == Kind::kFromLayer ? i >= limit : i < limit && i % 2 == 0;
         if (has) found[i] = Reach::kWindow;
+      }
+      return found;
+    }
+    case Kind::kOffset: {
+      const std::size_t period = static_cast<std::size_t>(fields.number("attn_layer_period"));
+      const std::size_t offset = static_cast<std::size_t>(fields.count("attn_layer_offset"));
+      for (std::size_t i = 0; i < layers && period > 0; ++i) {
+        if (i % period != offset) found[i] = Reach::kNoAttention;
       }
       return found;
     }
@@ -265,6 +280,10 @@ void read_rule(const Architecture& architecture, Fields& fields) {
   }
   if (!rule.period.empty()) fields.has(rule.period);
   if (rule.kind == Kind::kPattern) return;
+  if (rule.kind == Kind::kOffset) {
+    for (const char* const name : {"attn_layer_period", "attn_layer_offset"}) fields.has(name);
+    return;
+  }
   fields.has("sliding_window");
   if (rule.kind == Kind::kWindow) return;
   for (const char* const name : {"use_sliding_window", "max_window_layers"}) fields.has(name);

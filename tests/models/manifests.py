@@ -26,6 +26,9 @@ WRONG = (
     ({**LLAMA, "head_dim": -1}, (), ("head_dim", "is -1")),
     ({**LLAMA, "head_dim": "128"}, (), ("head_dim", 'the string "128"')),
     ({**LLAMA, "hidden_size": 4097}, (), ("hidden_size", "which 32 heads do not divide", "head_dim")),
+    ({"model_type": "bamba"}, (), ("attn_layer_indices: is missing",)),
+    ({"model_type": "granitemoehybrid"}, (), ("layer_types: is missing",)),
+    ({"model_type": "jamba", "num_hidden_layers": 2}, (), ("no layer with attention",)),
     ({"model_type": "nemotron_h", "hybrid_override_pattern": "MX"}, (), ("holds `X`",)),
     ({"model_type": "nemotron_h", "hybrid_override_pattern": "M-"}, (), ("no layer with attention",)),
     ({**LLAMA, "layer_types": ["full_attention", "spiral"]}, (), ("layer_types", "spiral")),
@@ -81,6 +84,17 @@ HARMLESS = {
     "decoder_sparse_step": 1, "_attn_implementation_autoset": True, "kv_cache_dtype": "auto",
     "final_logit_softcapping": 30.0, "attn_output_gate": True, "mask_token_id": 5, "eos_token_id": 2, "quantization_config": {"kv_cache": 8},
 }
+# Architectures and fields of their published configurations, which leave the manifest as it is.
+PUBLISHED = (
+    ("gemma3_text", {"rope_local_base_freq": 10000, "attn_logit_softcapping": None}),
+    ("gemma3n_text", {"rope_local_base_freq": 10000.0, "query_pre_attn_scalar": 256}),
+    ("lfm2", {"num_heads": 32}), ("minimax_m2", {"qk_norm_type": "per_layer", "use_qk_norm": True}),
+    ("longcat_flash", {"attention_method": "MLA", "mla_scale_q_lora": True, "mla_scale_kv_lora": True}),
+    ("deepseek_v2", {"rm_head": False, "use_mla": True}), ("ernie4_5_moe", {"use_mem_eff_attn": True}),
+    ("olmoe", {"clip_qkv": 8}), ("falcon_h1", {"attention_in_multiplier": 1.0, "attn_layer_indices": None}),
+    ("llama", {"use_flash_attention_2": True, "use_flash_attn": "auto"}),
+    ("qwen3_omni_moe_text", {"sliding_window": 4096, "use_sliding_window": False}),
+)
 # Configuration, flags: (query heads, group, qk depth, mask or number of it, more) of the layers.
 RIGHT = (
     (LLAMA, ("--tp", "16"), {(2, 2, 128, "causal")}),
@@ -137,6 +151,11 @@ RIGHT = (
     ({"model_type": "glm4_moe"}, (), {(96, 12, 42, "causal")}),
     # Other names of lists of layers, and layer_types before them.
     ({"model_type": "lfm2", "num_hidden_layers": 3, "full_attn_idxs": [1]}, (), {(32, 4, 80, "causal")}),
+    ({"model_type": "bamba", "num_hidden_layers": 3, "attn_layer_indices": [1]}, (), {(32, 4, 128, "causal")}),
+    ({**LLAMA, "model_type": "granitemoehybrid", "layer_types": ["mamba"] * 31 + ["attention"],
+      "attention_multiplier": 0.0078125}, (), {(32, 4, 128, "causal")}),
+    ({"model_type": "jamba", "attn_layer_period": 2, "attn_layer_offset": 1, "num_hidden_layers": 2}, (),
+     {(32, 4, 128, "causal")}),
     ({"model_type": "kimi_linear", "num_hidden_layers": 4, "linear_attn_config": {
         "full_attn_layers": [4], "kda_layers": [1, 2, 3], "head_dim": 128}}, (),
      {(32, 1, 192, "causal", 128), (32, 32, 576, "causal", 512)}),
@@ -239,6 +258,10 @@ def main():
     for name, value in HARMLESS.items() if check else ():
         if run(attnjit, {**LLAMA, name: value}).stdout != run(attnjit, LLAMA).stdout:
             problems.append(f"{name} {value} does not leave a Llama as it is")
+    for model_type, fields in PUBLISHED if check else ():
+        made = run(attnjit, {"model_type": model_type, **fields})
+        if not made.stdout or made.stdout != run(attnjit, {"model_type": model_type}).stdout:
+            problems.append(f"{model_type} {fields}: {made.stderr or 'another manifest'}")
     print("\n".join(problems), file=sys.stderr)
     sys.exit(1 if problems else 0)
 

@@ -112,7 +112,10 @@ def variant(name, dice):
               "max_window_layers": dice.choice([0, 3]), "attention_chunk_size": 512, "sliding_window_pattern": 3}
     config = {key: value for key, value in wanted.items() if key in fields and dice.random() < 0.6}
     if "refused" in TABLE[name]:
-        config[TABLE[name]["refused"]] = 128
+        missing = TABLE[name]["refused"]
+        config[missing] = {"attn_layer_indices": [0], "layer_types": ["mamba", "attention"]}.get(missing, 128)
+        if missing == "layer_types":
+            config["num_hidden_layers"] = 2
     # What classes check of one another.
     if {"num_attention_heads", "hidden_size", "num_key_value_heads"} & set(config):
         config |= {key: wanted[key] for key in ("num_attention_heads", "hidden_size") if key in fields}
@@ -160,7 +163,7 @@ def whole_models():
 
 def main():
     text = (ROOT / "src/models/architectures.cpp").read_text(encoding="utf-8")
-    known = re.findall(r'^    \{"(\w+)"', text, re.MULTILINE)
+    known = re.findall(r'^    \{"([\w-]+)"', text, re.MULTILINE)
     checked = subprocess.run([sys.executable, ROOT / "scripts/config-defaults", "--check"], check=False)
     if checked.returncode:
         PROBLEMS.append("the defaults of classes have changed")

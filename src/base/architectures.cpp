@@ -8,6 +8,8 @@
 #include <array>
 #include <charconv>
 
+#include "base/in_order.h"
+
 namespace attnjit {
 namespace {
 
@@ -15,13 +17,7 @@ constexpr std::array kArchitectures{ArchTraits{Arch::kSm90a, "sm_90a", 90, 12090
                                     ArchTraits{Arch::kSm100a, "sm_100a", 100, 12090, 148},
                                     ArchTraits{Arch::kSm103a, "sm_103a", 103, 12090, 152}};
 
-constexpr bool architectures_in_order() {
-  for (std::size_t i = 0; i < kArchitectures.size(); ++i) {
-    if (static_cast<std::size_t>(kArchitectures[i].arch) != i) return false;
-  }
-  return true;
-}
-static_assert(architectures_in_order(), "kArchitectures is indexed by Arch");
+static_assert(in_order(kArchitectures, &ArchTraits::arch), "kArchitectures is indexed by Arch");
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "base/in_order.h"
+
 namespace attnjit {
 namespace {
 
@@ -24,13 +26,7 @@ constexpr std::array kDtypes{DtypeRow{Dtype::kBf16, "bf16", 2}, DtypeRow{Dtype::
 
 const DtypeRow& row(Dtype dtype) { return kDtypes[static_cast<std::size_t>(dtype)]; }
 
-constexpr bool dtypes_in_order() {
-  for (std::size_t i = 0; i < kDtypes.size(); ++i) {
-    if (static_cast<std::size_t>(kDtypes[i].dtype) != i) return false;
-  }
-  return true;
-}
-static_assert(dtypes_in_order(), "kDtypes is indexed by Dtype");
+static_assert(in_order(kDtypes, &DtypeRow::dtype), "kDtypes is indexed by Dtype");
 
 }  // namespace
 

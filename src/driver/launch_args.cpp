@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "base/in_order.h"
 #include "base/problems.h"
 #include "plan/kernel/signature.h"
 #include "spec/names.h"
@@ -59,13 +60,8 @@ constexpr std::array kFields{
 };
 static_assert(sizeof(LaunchBuffers) == kFields.size() * sizeof(DevicePointer),
               "every buffer has its row in kFields");
-constexpr bool in_order() {
-  for (std::size_t i = 0; i < kFields.size(); ++i) {
-    if (static_cast<std::size_t>(kFields[i].tensor) != i + 1) return false;
-  }
-  return true;
-}
-static_assert(in_order(), "a buffer's row is found by its kind; kNone has none");
+static_assert(in_order(kFields, &Field::tensor, 1),
+              "a buffer's row is found by its kind; kNone has none");
 
 const Field* field_of(BufferId::Kind tensor) {
   const auto row = static_cast<std::size_t>(tensor) - 1;

@@ -8,6 +8,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "base/in_order.h"
+
 namespace attnjit::spec {
 namespace {
 
@@ -257,14 +259,9 @@ constexpr OperatorRow kOperators[] = {
     row(Op::kSelect, "", selected, ATTNJIT_RANGE(range_select, kBounded), kStackSelect),
 };
 
-constexpr bool operators_in_order() {
-  for (std::size_t i = 0; i < std::size(kOperators); ++i) {
-    if (kOperators[i].op != static_cast<Op>(static_cast<std::size_t>(Op::kToBool) + i))
-      return false;
-  }
-  return kOperators[std::size(kOperators) - 1].op == Op::kSelect;
-}
-static_assert(operators_in_order(), "kOperators is indexed by ExprOp");
+static_assert(in_order(kOperators, &OperatorRow::op, static_cast<std::size_t>(Op::kToBool)) &&
+                  std::rbegin(kOperators)->op == Op::kSelect,
+              "kOperators is indexed by ExprOp");
 
 template <class Value>
 constexpr FunctionRow row(F function, std::string_view name, std::string_view alias, int arity,
@@ -297,13 +294,8 @@ constexpr FunctionRow kFunctions[] = {
     row(F::kFma, "fma", "fmaf", 3, "expr_fma", fused, {}, kStackFma),
     ATTNJIT_FLOAT_FUNCTIONS(ATTNJIT_OPAQUE, ATTNJIT_RANGED)};
 
-constexpr bool functions_in_order() {
-  for (std::size_t i = 0; i < std::size(kFunctions); ++i) {
-    if (static_cast<std::size_t>(kFunctions[i].function) != i) return false;
-  }
-  return true;
-}
-static_assert(functions_in_order(), "kFunctions is indexed by ExprFunction");
+static_assert(in_order(kFunctions, &FunctionRow::function),
+              "kFunctions is indexed by ExprFunction");
 
 #undef ATTNJIT_FUNCTION
 #undef ATTNJIT_OPAQUE

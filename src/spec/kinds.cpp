@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/in_order.h"
+
 namespace attnjit::spec {
 namespace {
 
@@ -61,18 +63,17 @@ constexpr KindRow<ScoreModSpec> kScoreMods[] = {
 };
 
 template <class Node>
-constexpr bool in_order(std::span<const KindRow<Node>> rows) {
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (static_cast<std::size_t>(rows[i].kind) != i) return false;
-    for (const KindScalar<Node>& scalar : rows[i].scalars) {
+constexpr bool is_sound(std::span<const KindRow<Node>> rows) {
+  for (const KindRow<Node>& row : rows) {
+    for (const KindScalar<Node>& scalar : row.scalars) {
       if (scalar.min <= 0 && scalar.max >= 0) return false;
-      const bool last = &scalar == &rows[i].scalars.back();
-      if (scalar.may_be_absent() && (!last || rows[i].type_without.empty())) return false;
+      const bool last = &scalar == &row.scalars.back();
+      if (scalar.may_be_absent() && (!last || row.type_without.empty())) return false;
     }
   }
-  return true;
+  return in_order(rows, &KindRow<Node>::kind);
 }
-static_assert(in_order<MaskSpec>(kMasks) && in_order<ScoreModSpec>(kScoreMods),
+static_assert(is_sound<MaskSpec>(kMasks) && is_sound<ScoreModSpec>(kScoreMods),
               "a row for each kind, in the enum's order; a number's range holds no 0");
 
 }  // namespace

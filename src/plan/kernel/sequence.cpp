@@ -7,6 +7,8 @@
 #include <string>
 #include <variant>
 
+#include "base/in_order.h"
+
 namespace attnjit {
 namespace {
 
@@ -31,13 +33,7 @@ constexpr std::array<WorkspaceRow, static_cast<std::size_t>(WorkspaceId::kCount)
     {WorkspaceId::kWaitRecords, "wait_records", true},
 }};
 
-constexpr bool in_order() {
-  for (std::size_t i = 0; i < kWorkspaces.size(); ++i) {
-    if (static_cast<std::size_t>(kWorkspaces[i].id) != i) return false;
-  }
-  return true;
-}
-static_assert(in_order());
+static_assert(in_order(kWorkspaces, &WorkspaceRow::id));
 
 const WorkspaceRow& row_of(WorkspaceId workspace) {
   return kWorkspaces.at(static_cast<std::size_t>(workspace));

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/in_order.h"
 #include "plan/kernel/partials.h"
 #include "plan/kernel/sequence.h"
 #include "spec/names.h"
@@ -21,14 +22,6 @@ namespace {
 
 using Kind = KernelParameter::Kind;
 using Buffer = BufferId::Kind;
-
-template <class Key, class Row, std::size_t kSize>
-constexpr bool in_order(const std::array<Row, kSize>& rows, Key Row::*key) {
-  for (std::size_t i = 0; i < kSize; ++i) {
-    if (static_cast<std::size_t>(rows[i].*key) != i) return false;
-  }
-  return true;
-}
 
 struct NumberRow {
   LaunchNumber number;
@@ -147,15 +140,11 @@ constexpr auto kBuffers = [] {
 static_assert(in_order(kBuffers, &BufferRow::buffer));
 
 // The names of an array's extents, after the array's own.
-constexpr std::array<std::string_view, 1> kArrayExtents{"_n"};
-constexpr std::array<std::string_view, 2> kMatrixExtents{"_rows", "_cols"};
-constexpr std::array<std::string_view, 3> kCubeExtents{"_planes", "_rows", "_cols"};
-
 std::span<const std::string_view> extent_suffixes(int rank) {
-  if (rank == 1) return kArrayExtents;
-  if (rank == 2) return kMatrixExtents;
-  if (rank == 3) return kCubeExtents;
-  return {};
+  static constexpr std::array<std::string_view, 1> kOnly{"_n"};
+  static constexpr std::array<std::string_view, 3> kLast{"_planes", "_rows", "_cols"};
+  if (rank == 1) return kOnly;
+  return std::span(kLast).last(static_cast<std::size_t>(rank));
 }
 
 constexpr std::string_view kParamPrefix = "param_";

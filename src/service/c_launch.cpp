@@ -36,7 +36,7 @@ TensorStrides from_c(const attnjit_strides& strides) {
 Status param_from_c(const attnjit_param& in, UserParam& out) {
   if (in.name == nullptr) return null_argument("params.name");
   const auto field = [&] { return std::string("param_") + in.name; };
-  const auto types = static_cast<std::int32_t>(spec::param_type_names().size());
+  const auto types = static_cast<std::int32_t>(spec::names_of(ParamSpec::Type{}).size());
   if (in.type < 0 || in.type >= types) {
     return make_error(ErrorCode::kInvalid,
                       "type is " + std::to_string(in.type) + "; 0 to " + std::to_string(types - 1) +

@@ -32,7 +32,7 @@ namespace attnjit::spec {
 enum class SnippetKind : std::uint8_t { kMask, kScoreMod };
 
 enum class ExprType : std::uint8_t { kBool, kI32, kU32, kF32 };
-std::string_view to_string(ExprType type);  ///< "bool", "int", "u32", "float"
+std::span<const std::string_view> names_of(ExprType);  ///< "bool", "int", "u32", "float"
 
 /// What a node computes. Operands have been converted: those of an operator have one type.
 enum class ExprOp : std::uint8_t {

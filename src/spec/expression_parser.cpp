@@ -36,12 +36,6 @@ bool is_comparison(ExprOp op) { return op >= ExprOp::kLess && op <= ExprOp::kNot
 
 constexpr std::array<std::string_view, 4> kTypeNames{"bool", "int", "u32", "float"};
 
-std::optional<ExprType> type_from_name(std::string_view name) {
-  const auto* const found = std::ranges::find(kTypeNames, name);
-  if (found == kTypeNames.end()) return std::nullopt;
-  return static_cast<ExprType>(found - kTypeNames.begin());
-}
-
 /// Recursive descent; every method gives the index of a node, or kFailed with `error_` set.
 class Parser {
  public:
@@ -393,7 +387,7 @@ class Parser {
     }
     if (!at.is("(")) return fail_unexpected("a value");
     if (!advance()) return kFailed;
-    const std::optional<Type> type = type_from_name(token_.text);
+    const std::optional<Type> type = from_string<Type>(token_.text);
     if (type && closes_next()) {
       if (!advance() || !advance()) return kFailed;
       return convert(unary(), *type);
@@ -413,7 +407,7 @@ class Parser {
   int name() {
     const Token at = token_;
     if (!advance()) return kFailed;
-    if (const std::optional<Type> type = type_from_name(at.text)) {
+    if (const std::optional<Type> type = from_string<Type>(at.text)) {
       if (!token_.is("(")) {
         return fail_unexpected(fmt::format("`(` of the cast to {}", at.text));
       }
@@ -577,7 +571,7 @@ class Parser {
 
 }  // namespace
 
-std::string_view to_string(ExprType type) { return kTypeNames.at(static_cast<std::size_t>(type)); }
+std::span<const std::string_view> names_of(ExprType) { return kTypeNames; }
 
 Result<Expression> parse_expression(std::string_view code, SnippetKind kind,
                                     std::span<const ParamSpec> params) {

@@ -13,14 +13,10 @@
 #include "spec/kinds.h"
 #include "spec/names.h"
 #include "spec/scalars.h"
+#include "spec/spec_facts.h"
 
 namespace attnjit::spec {
 namespace {
-
-bool holds_code(const MaskSpec& mask) {
-  return mask.kind == MaskSpec::Kind::kCustom ||
-         std::any_of(mask.of.begin(), mask.of.end(), holds_code);
-}
 
 /// The spec with the numbers of a launch in its mask.
 Result<AttentionSpec> with_numbers(const AttentionSpec& spec, std::span<const double> numbers) {
@@ -87,7 +83,7 @@ Result<Expression> mask_expression(const AttentionSpec& spec) {
 }
 
 bool interprets_mask(const AttentionSpec& spec) {
-  return spec.interpreted && holds_code(spec.mask);
+  return spec.interpreted && contains(spec.mask, MaskSpec::Kind::kCustom);
 }
 
 bool interprets_score_mod(const AttentionSpec& spec) {

@@ -106,22 +106,22 @@ class TreeBuilder {
     return take_error();
   }
 
-  bool null() { return add(JsonValue{}); }
-  bool boolean(bool value) {
-    JsonValue node;
-    node.type = JsonValue::Type::kBool;
-    node.boolean = value;
-    return add(std::move(node));
+  bool null() { return add({}); }
+  bool boolean(bool value) { return add({.type = JsonValue::Type::kBool, .boolean = value}); }
+  bool number_integer(number_integer_t value) {
+    return add({.type = JsonValue::Type::kInteger,
+                .integer = value,
+                .real = static_cast<double>(value),
+                .text = std::to_string(value)});
   }
-  bool number_integer(number_integer_t value) { return add(integer_node(value)); }
   bool number_unsigned(number_unsigned_t value) {
     if (value <= static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max())) {
-      return add(integer_node(static_cast<std::int64_t>(value)));
+      return number_integer(static_cast<std::int64_t>(value));
     }
-    return add(real_node(static_cast<double>(value), std::to_string(value)));
+    return number_float(static_cast<double>(value), std::to_string(value));
   }
   bool number_float(number_float_t value, const string_t& spelling) {
-    return add(real_node(value, spelling));
+    return add({.type = JsonValue::Type::kReal, .real = value, .text = spelling});
   }
   bool string(string_t& value) {
     JsonValue* const placed = place(JsonValue::of_string(std::move(value)));
@@ -179,22 +179,6 @@ class TreeBuilder {
     JsonValue* node;
     std::unordered_set<std::string> names;
   };
-
-  static JsonValue integer_node(std::int64_t value) {
-    JsonValue node;
-    node.type = JsonValue::Type::kInteger;
-    node.integer = value;
-    node.real = static_cast<double>(value);
-    node.text = std::to_string(value);
-    return node;
-  }
-  static JsonValue real_node(double value, std::string spelling) {
-    JsonValue node;
-    node.type = JsonValue::Type::kReal;
-    node.real = value;
-    node.text = std::move(spelling);
-    return node;
-  }
 
   void fail(std::string message, int line, int column) {
     error_ = make_error(ErrorCode::kInvalid, std::move(message));
@@ -260,11 +244,9 @@ class TreeBuilder {
     return true;
   }
   bool open(JsonValue::Type type) {
-    JsonValue node;
-    node.type = type;
     // NOTE: a pointer into the parent's vector stays good: the parent grows only after this frame
     // is closed.
-    JsonValue* placed = place(std::move(node));
+    JsonValue* placed = place({.type = type});
     if (frames_.size() >= static_cast<std::size_t>(max_depth_)) {
       fail(fmt::format("is nested too deeply; allowed: {} levels", max_depth_), placed->line,
            placed->column);
@@ -304,10 +286,7 @@ const JsonValue* JsonValue::find(std::string_view name) const {
 }
 
 JsonValue JsonValue::of_string(std::string value) {
-  JsonValue node;
-  node.type = Type::kString;
-  node.text = std::move(value);
-  return node;
+  return {.type = Type::kString, .text = std::move(value)};
 }
 
 Result<JsonValue> parse_json(std::string_view text, const JsonLimits& limits) {

@@ -20,10 +20,10 @@ struct JsonValue {
   Type type = Type::kNull;
   bool boolean = false;
   std::int64_t integer = 0;
-  double real = 0;   ///< kReal; kInteger too; not finite with bare_numbers alone
-  std::string text;  ///< kString: the value; kInteger, kReal: the spelling
-  std::vector<JsonValue> items;
-  std::vector<JsonMember> members;
+  double real = 0;        ///< kReal; kInteger too; not finite with bare_numbers alone
+  std::string text = {};  ///< kString: the value; kInteger, kReal: the spelling
+  std::vector<JsonValue> items = {};
+  std::vector<JsonMember> members = {};
   int line = 0;  ///< 1-based begin of the value in the text; 0: not from a text
   int column = 0;
 

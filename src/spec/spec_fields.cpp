@@ -155,10 +155,8 @@ struct AllowedText {
 std::span<const SpecField> spec_fields() { return kFields; }
 
 const SpecField* find_field(std::string_view name) {
-  for (const SpecField& field : kFields) {
-    if (field.name == name) return &field;
-  }
-  return nullptr;
+  const auto* const found = std::ranges::find(kFields, name, &SpecField::name);
+  return found == kFields.end() ? nullptr : found;
 }
 
 std::string allowed(const SpecField& field) {
@@ -180,6 +178,7 @@ std::span<const std::string_view> names_of(Mla) { return kMlaNames; }
 std::span<const std::string_view> names_of(CacheFormat) { return kCacheFormatNames; }
 std::span<const std::string_view> names_of(VLayout) { return kVLayoutNames; }
 std::span<const std::string_view> names_of(Scales) { return kScalesNames; }
+std::span<const std::string_view> names_of(ParamSpec::Type) { return kParamTypes; }
 
 std::vector<std::string_view> dtype_names(std::span<const Dtype> dtypes) {
   std::vector<std::string_view> names;
@@ -200,18 +199,5 @@ ParamShape shape_of(ParamSpec::Type type) {
   }();
   return shapes[static_cast<std::size_t>(type)];
 }
-
-std::string_view to_string(ParamSpec::Type type) {
-  return kParamTypes[static_cast<std::size_t>(type)];
-}
-
-std::optional<ParamSpec::Type> param_type_from_string(std::string_view name) {
-  for (std::size_t i = 0; i < std::size(kParamTypes); ++i) {
-    if (kParamTypes[i] == name) return static_cast<ParamSpec::Type>(i);
-  }
-  return std::nullopt;
-}
-
-std::span<const std::string_view> param_type_names() { return kParamTypes; }
 
 }  // namespace attnjit::spec

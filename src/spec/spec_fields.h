@@ -22,6 +22,7 @@ std::span<const std::string_view> names_of(Mla);
 std::span<const std::string_view> names_of(CacheFormat);
 std::span<const std::string_view> names_of(VLayout);
 std::span<const std::string_view> names_of(Scales);
+std::span<const std::string_view> names_of(ParamSpec::Type);
 
 template <class Enum>
 concept NamedEnum = std::is_enum_v<Enum> && requires(Enum value) {
@@ -107,9 +108,6 @@ struct ParamShape {
   int rank = 0;
 };
 ParamShape shape_of(ParamSpec::Type type);
-std::string_view to_string(ParamSpec::Type type);
-std::optional<ParamSpec::Type> param_type_from_string(std::string_view name);
-std::span<const std::string_view> param_type_names();
 
 /// The element types of a materialized mask, and their names.
 inline constexpr Dtype kMaskDtypes[] = {Dtype::kF32, Dtype::kU8, Dtype::kBits, Dtype::kBf16,

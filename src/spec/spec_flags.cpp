@@ -23,35 +23,22 @@ constexpr std::size_t kMaxManifestBytes = std::size_t{16} << 20;
 enum class FlagType : std::uint8_t { kInt, kBool, kName, kNameOrJson };
 constexpr std::array kFlagTypes{"INT", "BOOL", "NAME", "NAME|JSON"};
 
-struct TypeOf {
-  FlagType operator()(int) const { return FlagType::kInt; }
-  FlagType operator()(bool) const { return FlagType::kBool; }
-  template <Masking Node>
-  FlagType operator()(const Node&) const {
-    return FlagType::kNameOrJson;
-  }
-  template <class T>
-  FlagType operator()(const std::optional<T>&) const {
-    return (*this)(T{});
-  }
-  template <class Enum>
-  FlagType operator()(Enum) const requires std::is_enum_v<Enum> {
-    return FlagType::kName;
-  }
+template <class T>
+constexpr bool kIsOptional = requires {
+  typename T::value_type;
 };
 
-struct IsOptional {
-  template <class T>
-  bool operator()(const T&) const {
-    return false;
-  }
-  template <class T>
-  bool operator()(const std::optional<T>&) const {
-    return true;
-  }
-};
+template <class T>
+constexpr FlagType flag_type() {
+  if constexpr (kIsOptional<T>) return flag_type<typename T::value_type>();
+  if (Masking<T>) return FlagType::kNameOrJson;
+  if (std::is_same_v<T, bool>) return FlagType::kBool;
+  return std::is_enum_v<T> ? FlagType::kName : FlagType::kInt;
+}
 
-FlagType type_of(const SpecField& field) { return visit_field(field, SpecDocument{}, TypeOf{}); }
+FlagType type_of(const SpecField& field) {
+  return visit_field(field, SpecDocument{}, []<class T>(const T&) { return flag_type<T>(); });
+}
 
 std::string flag_name(std::string_view field) {
   std::string name = "--" + std::string(field);
@@ -90,7 +77,9 @@ Error bad_value(const SpecField& field, std::string_view text) {
 
 Result<JsonValue> parse_text(const SpecField& field, std::string_view text) {
   JsonValue value;
-  if (text == "null" && visit_field(field, SpecDocument{}, IsOptional{})) return value;
+  const bool is_optional =
+      visit_field(field, SpecDocument{}, []<class T>(const T&) { return kIsOptional<T>; });
+  if (text == "null" && is_optional) return value;
   switch (type_of(field)) {
     case FlagType::kInt: {
       const char* end = text.data() + text.size();

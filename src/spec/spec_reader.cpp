@@ -196,8 +196,7 @@ class Reader {
       return true;
     }
     bool operator()(MaskSpec& into) const {
-      int nodes = 0;
-      reader.read_mask(name(), value, 1, nodes, into);
+      reader.read_mask(name(), value, into);
       return true;
     }
     bool operator()(ScoreModSpec& into) const {
@@ -277,18 +276,8 @@ class Reader {
     }
   }
 
-  void read_mask(const std::string& path, const JsonValue& value, int depth, int& nodes,
-                 MaskSpec& mask) {
-    if (++nodes > kMaxMaskNodes || depth > kMaxMaskDepth) {
-      if (nodes <= kMaxMaskNodes + 1) {
-        problems_.add(path,
-                      fmt::format("makes the mask too large; allowed: {} masks in all, {} levels",
-                                  kMaxMaskNodes, kMaxMaskDepth),
-                      value);
-      }
-      nodes = std::max(nodes, kMaxMaskNodes + 1);
-      return;
-    }
+  // How large a mask may be, check_spec() says.
+  void read_mask(const std::string& path, const JsonValue& value, MaskSpec& mask) {
     const KindRow<MaskSpec>* row = read_kind<MaskSpec>(path, value, "mask");
     if (row == nullptr) return;
     mask.kind = row->kind;
@@ -297,7 +286,7 @@ class Reader {
       case Holds::kNothing:
         break;
       case Holds::kOperands:
-        read_operands(path + ".of", value, depth, nodes, mask);
+        read_operands(path + ".of", value, mask);
         break;
       case Holds::kDtype:
         read_mask_dtype(path + ".dtype", value.find("dtype"), mask.dtype);
@@ -316,16 +305,14 @@ class Reader {
     if (read) dtype = *read;
   }
 
-  void read_operands(const std::string& path, const JsonValue& value, int depth, int& nodes,
-                     MaskSpec& mask) {
+  void read_operands(const std::string& path, const JsonValue& value, MaskSpec& mask) {
     const JsonValue* of = value.find("of");
     if (of == nullptr) return missing(path, value, "an array of at least two masks");
     if (of->type != Type::kArray) {
       return problems_.add_wrong(path, *of, "an array of at least two masks");
     }
-    for (std::size_t i = 0; i < of->items.size() && nodes <= kMaxMaskNodes; ++i) {
-      read_mask(fmt::format("{}[{}]", path, i), of->items[i], depth + 1, nodes,
-                mask.of.emplace_back());
+    for (std::size_t i = 0; i < of->items.size(); ++i) {
+      read_mask(fmt::format("{}[{}]", path, i), of->items[i], mask.of.emplace_back());
     }
   }
 
@@ -366,11 +353,6 @@ class Reader {
     if (value.type != Type::kArray) {
       return problems_.add_wrong(path, value, "an array of {name, type}");
     }
-    if (value.items.size() > static_cast<std::size_t>(kMaxParams)) {
-      return problems_.add(
-          path, fmt::format("has {} parameters; allowed: up to {}", value.items.size(), kMaxParams),
-          value);
-    }
     constexpr std::string_view kNames[] = {"name", "type"};
     for (std::size_t i = 0; i < value.items.size(); ++i) {
       const JsonValue& item = value.items[i];
@@ -386,12 +368,12 @@ class Reader {
       } else {
         missing(at + ".name", item, "a C identifier");
       }
-      const std::string types = join(param_type_names());
+      const std::string types = join(names_of(param.type));
       if (const JsonValue* type = item.find("type")) {
         const auto read = name_of(
             at + ".type", *type, types,
-            [](std::string_view text) { return param_type_from_string(text); },
-            [](std::string_view text) { return dtype_suggestion(text, param_type_names()); });
+            [](std::string_view text) { return from_string<ParamSpec::Type>(text); },
+            [&](std::string_view text) { return dtype_suggestion(text, names_of(param.type)); });
         if (read) param.type = *read;
       } else {
         missing(at + ".type", item, types);
@@ -416,23 +398,14 @@ bool already_reported(std::span<const Error> problems, std::string_view field) {
   });
 }
 
-/// The names of a field's kinds, where it is a mask or a score modification.
-struct KindNames {
-  template <class T>
-  std::vector<std::string_view> operator()(const T&) const {
-    return {};
-  }
-  template <Masking Node>
-  std::vector<std::string_view> operator()(const Node&) const {
-    return kind_names<Node>();
-  }
-};
-
 }  // namespace
 
 std::optional<std::string> field_text_of(const SpecField& field, const JsonValue& value) {
   SpecDocument document;
-  const std::vector<std::string_view> kinds = visit_field(field, document, KindNames{});
+  const auto kinds = visit_field(field, document, []<class T>(const T&) {
+    if constexpr (Masking<T>) return kind_names<T>();
+    return std::vector<std::string_view>();
+  });
   if (!kinds.empty()) {
     const bool known = value.type == JsonValue::Type::kString &&
                        std::find(kinds.begin(), kinds.end(), value.text) != kinds.end();

@@ -91,9 +91,7 @@ Error combine(std::vector<Error> problems) {
 }
 
 bool is_identifier(std::string_view text) {
-  return !text.empty() && is_name_begin(text.front()) &&
-         std::all_of(text.begin(), text.end(),
-                     [](char c) { return is_name_begin(c) || is_digit(c); });
+  return !text.empty() && is_name_begin(text.front()) && std::ranges::all_of(text, is_name_part);
 }
 
 bool is_reserved_identifier(std::string_view text) {

@@ -25,7 +25,8 @@ struct Param {
 };
 
 void read_param(const Json& json, Param& param) {
-  param.spec = {json.at("name"), *spec::param_type_from_string(json.at("type").get<std::string>())};
+  param.spec = {json.at("name"),
+                *spec::from_string<ParamSpec::Type>(json.at("type").get<std::string>())};
   const spec::ParamShape shape = spec::shape_of(param.spec.type);
   const Json& values = json.at("values");
   if (shape.element == Dtype::kF32) {

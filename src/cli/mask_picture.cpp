@@ -186,7 +186,7 @@ Result<MaskPicture> draw_mask(const ResolvedSpec& spec, const KernelPlan& plan,
   picture.of_kernel = true;
   // The queries that one warpgroup has.
   if (plan.sm90) {
-    picture.tile_queries = std::max(64 / sm90_packed_heads(*plan.sm90, spec), 1);
+    picture.tile_queries = std::max(64 / plan.sm90->packed_heads(), 1);
     picture.tile_keys = plan.sm90->BN;
   } else if (plan.sm90_mla || plan.sm100_mla) {
     picture.tile_queries = std::max(MlaTiles::kRows >> mla_head_shift(spec), 1);

@@ -25,10 +25,10 @@ TEST(Sm100Plan, IsTheReferenceButForOsBuffers) {
   EXPECT_FALSE(v.use_fused_kv);
   EXPECT_EQ(v.num_qk_stages, 1);  // K comes whole
   EXPECT_EQ(v.num_o_buffers, 2);
-  EXPECT_EQ(v.tmem_used, 512);
+  EXPECT_EQ(v.tmem_used(), 512);
   // 256 x 128 x 2 of Q, 2 stages of 128 x 128 x 2 of K and of V, 2 blocks of 128 rows of 128 bytes
   // of O, 512 floats, one address, 28 barriers.
-  EXPECT_EQ(v.smem_bytes, 65536 + 4 * 32768 + 2 * 16384 + 2048 + 8 + 28 * 8);
+  EXPECT_EQ(v.smem_bytes(), 65536 + 4 * 32768 + 2 * 16384 + 2048 + 8 + 28 * 8);
   EXPECT_EQ(deviation(result, "BN"), nullptr);
   ASSERT_NE(deviation(result, "num_kv_stages"), nullptr);
   EXPECT_NE(deviation(result, "num_kv_stages")->reason.find("O has buffers"), std::string::npos);

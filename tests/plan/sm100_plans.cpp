@@ -27,8 +27,8 @@ void check_variant(const Sm100Variant& v, const std::string& what) {
     }
     end = region.begin + region.size;
   }
-  EXPECT_EQ(v.smem_bytes, end);
-  EXPECT_LE(v.smem_bytes, kSm100SmemBytes);
+  EXPECT_EQ(v.smem_bytes(), end);
+  EXPECT_LE(v.smem_bytes(), kSm100SmemBytes);
   // O has buffers, or lies in the tiles' memory and nowhere near the barriers.
   EXPECT_EQ(v.smem_overlays.empty(), v.num_o_buffers > 0);
   for (const PlacedRegion& region : v.smem) {
@@ -42,10 +42,10 @@ void check_variant(const Sm100Variant& v, const std::string& what) {
     EXPECT_EQ(range.begin, columns) << range.name;
     columns = range.begin + range.size;
   }
-  EXPECT_EQ(v.tmem_used, columns);
+  EXPECT_EQ(v.tmem_used(), columns);
   EXPECT_LE(columns, 512);
-  EXPECT_LE(columns, v.tmem_allocated);
-  EXPECT_TRUE(std::has_single_bit(static_cast<std::uint64_t>(v.tmem_allocated)));
+  EXPECT_LE(columns, v.tmem_allocated());
+  EXPECT_TRUE(std::has_single_bit(static_cast<std::uint64_t>(v.tmem_allocated())));
   for (const Sm100Overlay& overlay : v.tmem_overlays) {
     const auto under = std::find_if(v.tmem.begin(), v.tmem.end(), [&](const PlacedRegion& range) {
       return overlay.begin >= range.begin &&
@@ -61,7 +61,7 @@ void check_variant(const Sm100Variant& v, const std::string& what) {
     EXPECT_GE(barrier.arrivals, 1);
   }
   EXPECT_GE(v.num_kv_stages, 2);
-  EXPECT_EQ(v.BK0 * v.num_qk_stages, v.padded_qk_depth);
+  EXPECT_EQ(v.BK0() * v.num_qk_stages, v.padded_qk_depth);
   I keys = 0;
   for (const I part : v.pv_keys) {
     EXPECT_GT(part, 0);
@@ -110,9 +110,9 @@ void check_plan(const KernelPlan& plan, const std::string& what) {
   I most = 0;
   for (const Sm100Variant& variant : p.variants) {
     check_variant(variant, what);
-    most = std::max(most, variant.smem_bytes);
+    most = std::max(most, variant.smem_bytes());
   }
-  EXPECT_EQ(p.smem_bytes, most);
+  EXPECT_EQ(p.smem_bytes(), most);
   EXPECT_EQ(plan.main().smem_bytes, most);
   EXPECT_EQ(p.variants.size(), p.can_switch_to_1q ? 2U : 1U);
   if (p.can_switch_to_1q) {
@@ -122,8 +122,8 @@ void check_plan(const KernelPlan& plan, const std::string& what) {
     EXPECT_EQ(two.num_qo, 2);
     EXPECT_EQ(one.num_qo, 1);
     EXPECT_EQ(two.BN, one.BN);
-    EXPECT_EQ(two.BK0, one.BK0);
-    EXPECT_EQ(two.q_tile_rows, one.q_tile_rows);
+    EXPECT_EQ(two.BK0(), one.BK0());
+    EXPECT_EQ(two.q_tile_rows(), one.q_tile_rows());
     EXPECT_EQ(two.fuse_gqa, one.fuse_gqa);
     // And what the softmax warps use, whose code they share.
     for (const char* name : {"correction", "tmem address", "barriers"}) {
@@ -155,7 +155,7 @@ void check_plan(const KernelPlan& plan, const std::string& what) {
     total += I{32} * registers[warp];
   }
   EXPECT_LE(total, 65536);
-  EXPECT_LE(p.launch_registers * p.threads, 65536);
+  EXPECT_LE(launch_registers(p.threads) * p.threads, 65536);
   for (const Sm100TensorMap& map : p.tensor_maps) {
     ASSERT_EQ(map.axes.size(), map.box.size()) << name_of(map.id);
     EXPECT_LE(map.box.size(), 5U) << name_of(map.id);

@@ -39,7 +39,7 @@ TEST(Sm100Plan, DepthsBelow64) {
     const Sm100Variant& usual = of_64.sm100->variants.front();
     EXPECT_EQ(body.BN, usual.BN);
     EXPECT_EQ(body.num_kv_stages, usual.num_kv_stages);
-    EXPECT_EQ(body.smem_bytes, usual.smem_bytes);
+    EXPECT_EQ(body.smem_bytes(), usual.smem_bytes());
     EXPECT_EQ(body.qk_mma_depth, (depth + 15) / 16 * 16);
     check_plan(result, "below 64");
   }
@@ -81,7 +81,7 @@ TEST(Sm100Plan, PagesOfAnyNumberOfRows) {
     ASSERT_TRUE(result.supported) << page << ": " << result.reason;
     EXPECT_EQ(result.sm100->variants.front().BN, keys) << page;
     EXPECT_EQ(constants_of(result).at("kBoxRows"), std::to_string(box)) << page;
-    EXPECT_EQ(result.sm100->row_copies, box == 0) << page;
+    EXPECT_EQ(result.sm100->row_copies(), box == 0) << page;
     for (const BarrierPlan& barrier : result.main().barriers) {
       // "K_prod[0]", "V_prod[0]" or, in one ring, "KV_prod[0]".
       if ((barrier.name[0] == 'K' || barrier.name[0] == 'V') &&

@@ -72,12 +72,12 @@ TEST(Tuning, PartsOfP) {
     const KernelPlan result = plan_of(spec, {}, &tuning);
     check_plan(result, "tuned");
     const Sm100Variant& body = result.sm100->variants.front();
-    EXPECT_EQ(body.num_pv_stages, static_cast<I>(body.pv_keys.size()));
+    EXPECT_EQ(body.num_pv_stages(), static_cast<I>(body.pv_keys.size()));
     const auto parts = std::count_if(
         body.barriers.all().begin(), body.barriers.all().end(), [](const BarrierPlan& barrier) {
           return barrier.name.starts_with("S") && barrier.name.find("_cons[") == 2;
         });
-    EXPECT_EQ(parts, 2 * body.num_pv_stages);
+    EXPECT_EQ(parts, 2 * body.num_pv_stages());
     return body.pv_keys;
   };
   EXPECT_EQ(keys(dense(128), R"({"pv_first_quarters": 4})"), (Keys{128}));

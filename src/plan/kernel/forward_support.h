@@ -14,6 +14,9 @@ namespace attnjit {
 /// fewer than the heads.
 int rows_shift(int group);
 
+/// Registers per thread at launch, of a register file that so many threads share.
+constexpr int launch_registers(int threads) { return 65536 / threads / 8 * 8; }
+
 /// partition_keys is a multiple of it: the keys of the shortest KV tile of every template.
 inline constexpr int kPartitionStep = 64;
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -97,6 +99,12 @@ class MemoryLayout {
  private:
   std::vector<PlacedRegion> ranges_;
 };
+
+/// Columns of tensor memory that an allocation of so many takes: a power of two, 32 at least.
+inline std::int64_t allocated_columns(std::int64_t used) {
+  return std::max<std::int64_t>(
+      32, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(used))));
+}
 
 /// Mbarriers in memory order. The kernel finds those of a group by the rank of the first.
 class BarrierList {

@@ -118,15 +118,18 @@ class Filler {
     return KernelArgument{static_cast<float>(*value)};
   }
 
+  /// What the launch gives for a parameter, or the end of what it gives.
+  auto given_for(const ParamSpec& declared) const {
+    return std::ranges::find(values_.params, declared.name, &UserParamShape::name);
+  }
+
   Result<KernelArgument> operator()(ParamSource source) const {
     using Part = ParamSource::Part;
     const ParamSpec& declared = declared_.at(source.index);
     const spec::ParamShape shape = spec::shape_of(declared.type);
     const BufferId buffer{BufferId::Kind::kParam, source.index};
     const std::string own = name_of(values_.plan, buffer);
-    const auto given =
-        std::find_if(values_.params.begin(), values_.params.end(),
-                     [&](const UserParamShape& value) { return value.name == declared.name; });
+    const auto given = given_for(declared);
     if (given == values_.params.end()) {
       return spec::invalid(own, "the parameter p.{} was not given", declared.name);
     }
@@ -170,10 +173,7 @@ class Filler {
       const spec::ParamShape shape = spec::shape_of(declared_[i].type);
       if (const auto* integer = std::get_if<std::int32_t>(&value->value)) params[i].i32 = *integer;
       if (const auto* real = std::get_if<float>(&value->value)) params[i].f32 = *real;
-      const auto& extent =
-          std::find_if(values_.params.begin(), values_.params.end(), [&](const auto& given) {
-            return given.name == declared_[i].name;
-          })->extent;
+      const auto& extent = given_for(declared_[i])->extent;
       if (shape.rank == 1) params[i].rows = extent[0];
       if (shape.rank == 2) params[i].rows = extent[0], params[i].columns = extent[1];
       if (shape.rank == 3) {

@@ -203,57 +203,6 @@ void place_map(const KernelPlan& plan, const MaskMapShape& map, LaunchRecipe& re
   }
 }
 
-}  // namespace
-
-bool walks_map(const ResolvedSpec& spec) {
-  if (!why_none_walked(spec).empty()) return false;
-  // What a launch brings to be interpreted may be anything.
-  return spec::materialized(spec->mask) != nullptr || spec::interprets_mask(spec) ||
-         wants_map(spec) || spec::any_of_mask(spec.state().snippets, spec::reads_arrays);
-}
-
-std::string why_no_map(const ResolvedSpec& spec) {
-  const std::string_view why = wants_map(spec) ? why_none_walked(spec) : std::string_view();
-  return why.empty() ? std::string() : fmt::format("a map is asked for (mask_map), and {}", why);
-}
-
-bool map_has_bits(const SpecFacts& spec) {
-  // NOTE: in sm_90a's deepest bodies what reads them spills.
-  return has_registers(spec) && (spec::interprets_mask(spec) || hides_scores(spec.mask));
-}
-
-PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads) {
-  const SpecFacts& facts = spec;
-  const bool by_head = may_name(spec, spec::Coord::kH);
-  PlannedMap map;
-  map.by_batch = facts.lengths_differ || may_name(spec, spec::Coord::kB) ||
-                 may_name(spec, spec::Coord::kTotalRow);
-  if (by_head) {
-    map.heads = spec->num_q_heads / packed_heads;
-  } else if (may_name(spec, spec::Coord::kKvH)) {
-    map.heads = spec->num_kv_heads();
-  }
-  map.by_head = by_head;
-  map.packed_heads = packed_heads;
-  map.by_tensor = spec::materialized(spec->mask) != nullptr;
-  map.bits = map_has_bits(spec);
-  return map;
-}
-
-void add_map_workspaces(KernelPlan& plan) {
-  if (!walks_map(plan.spec)) return;
-  const bool bits = map_has_bits(plan.spec);
-  for (const MapArray& array : kArrays) {
-    if (bits || array.of != MapArray::Of::kBits) plan.workspaces.push_back(array.workspace);
-  }
-  if (!has_lists(plan.spec)) return;
-  for (const WorkspaceId list : kListWorkspaces) {
-    if (bits || list != WorkspaceId::kListNotes) plan.workspaces.push_back(list);
-  }
-}
-
-namespace {
-
 void add_lists_of_blocks(const char* cuda_type, std::vector<KernelParameter>& parameters) {
   for (const MapArray& array : kArrays) {
     if (array.of != MapArray::Of::kBits) add_array(array.buffer, cuda_type, parameters);
@@ -351,6 +300,53 @@ std::int32_t lists_per_map(const LaunchRequest& request) {
 }
 
 }  // namespace
+
+bool walks_map(const ResolvedSpec& spec) {
+  if (!why_none_walked(spec).empty()) return false;
+  // What a launch brings to be interpreted may be anything.
+  return spec::materialized(spec->mask) != nullptr || spec::interprets_mask(spec) ||
+         wants_map(spec) || spec::any_of_mask(spec.state().snippets, spec::reads_arrays);
+}
+
+std::string why_no_map(const ResolvedSpec& spec) {
+  const std::string_view why = wants_map(spec) ? why_none_walked(spec) : std::string_view();
+  return why.empty() ? std::string() : fmt::format("a map is asked for (mask_map), and {}", why);
+}
+
+bool map_has_bits(const SpecFacts& spec) {
+  // NOTE: in sm_90a's deepest bodies what reads them spills.
+  return has_registers(spec) && (spec::interprets_mask(spec) || hides_scores(spec.mask));
+}
+
+PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads) {
+  const SpecFacts& facts = spec;
+  const bool by_head = may_name(spec, spec::Coord::kH);
+  PlannedMap map;
+  map.by_batch = facts.lengths_differ || may_name(spec, spec::Coord::kB) ||
+                 may_name(spec, spec::Coord::kTotalRow);
+  if (by_head) {
+    map.heads = spec->num_q_heads / packed_heads;
+  } else if (may_name(spec, spec::Coord::kKvH)) {
+    map.heads = spec->num_kv_heads();
+  }
+  map.by_head = by_head;
+  map.packed_heads = packed_heads;
+  map.by_tensor = spec::materialized(spec->mask) != nullptr;
+  map.bits = map_has_bits(spec);
+  return map;
+}
+
+void add_map_workspaces(KernelPlan& plan) {
+  if (!walks_map(plan.spec)) return;
+  const bool bits = map_has_bits(plan.spec);
+  for (const MapArray& array : kArrays) {
+    if (bits || array.of != MapArray::Of::kBits) plan.workspaces.push_back(array.workspace);
+  }
+  if (!has_lists(plan.spec)) return;
+  for (const WorkspaceId list : kListWorkspaces) {
+    if (bits || list != WorkspaceId::kListNotes) plan.workspaces.push_back(list);
+  }
+}
 
 void add_map_parameters(const KernelPlan& plan, std::vector<KernelParameter>& parameters) {
   using enum LaunchNumber;

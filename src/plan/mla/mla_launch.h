@@ -12,16 +12,16 @@ namespace attnjit {
 
 /// What a launch's time is estimated by: an SM's rates per microsecond, and microseconds.
 struct MlaRates {
-  double alone_bytes = 0;   ///< of K that it loads while the others idle
-  double shared_bytes = 0;  ///< and while all load
-  double flop = 0;          ///< of the products
-  double work_tile = 0;     ///< the first loads of a work tile, and its end
-  double merge = 0;         ///< of a merge,
-  double merge_part = 0;    ///< and of each part of it
-  double empty_merge = 0;   ///< one that has nothing to do
-  double join_whole = 0;    ///< of two halves of a sequence by their CTAs, where they do that,
-  double join_part = 0;     ///< and of a part
-  double apart = 1;         ///< of a tile's time, where neighbours could share keys and do not
+  double alone_bytes = 0;    ///< of K that it loads while the others idle
+  double shared_bytes = 0;   ///< and while all load
+  double flop = 0;           ///< of the products
+  double work_tile = 2.5;    ///< the first loads of a work tile, and its end
+  double merge = 2.5;        ///< of a merge,
+  double merge_part = 0.05;  ///< and of each part of it
+  double empty_merge = 0;    ///< one that has nothing to do
+  double join_whole = 0;     ///< of two halves of a sequence by their CTAs, where they do that,
+  double join_part = 0;      ///< and of a part
+  double apart = 1;          ///< of a tile's time, where neighbours could share keys and do not
 };
 
 /// The parts that a launch splits the keys into: those that take the least time, where the spec

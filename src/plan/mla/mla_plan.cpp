@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "plan/kernel/forward_support.h"
 #include "plan/kernel/partials.h"
 #include "spec/text.h"
 
@@ -16,7 +17,6 @@ namespace {
 
 constexpr int kCopyThreads = 128;  // where threads copy K
 constexpr int kCopyWarps = 4;
-constexpr int kRegisterFile = 65536;  // of an SM
 
 // Where ranges begin. Those that only some generations have are of these alone; others are 0 where
 // a kernel has none.
@@ -141,7 +141,7 @@ Status fill_mla_kernel(const MlaPlan& mla, const char* header, int threads, Cons
   kernel.threads = threads;
   kernel.cluster = tiles.cluster;
   kernel.overlaps = true;
-  kernel.launch_registers = kRegisterFile / threads / 8 * 8;
+  kernel.launch_registers = launch_registers(threads);
   kernel.smem_map = mla.smem.map();
   kernel.barriers = mla.barriers.all();
   constants.add_barriers(mla.barriers);

@@ -93,42 +93,6 @@ void add_tile(Json& json, const Config& config) {
               MEMBER(BK1), MEMBER(BM_eff), MEMBER(PairBM_eff), MEMBER(fuse_gqa));
 }
 
-}  // namespace
-
-void add_fa4(Json& json, const Fa4Config& config) {
-  using Config = Fa4Config;
-  json["qkv_dtype"] = std::string(to_string(config.args.qkv_dtype));
-  json["rope_dtype"] = name_or_null(config.args.rope_dtype);
-  json["scale_dtype"] = name_or_null(config.args.scale_dtype);
-  add_members(config, json, MEMBER(num_q_heads), MEMBER(num_kv_heads), MEMBER(group),
-              MEMBER(qk_depth), MEMBER(ov_depth), MEMBER(padded_qk_depth), MEMBER(padded_ov_depth));
-  json["page_size"] = config.args.page_size;
-  json["is_mla"] = config.args.is_mla;
-  add_members(config, json, MEMBER(swizzle_mode));
-  json["swizzle_bytes"] = config.swizzle_mode;
-  add_members(config, json, MEMBER(num_qo), MEMBER(pair_cta), MEMBER(cta_group));
-  add_tile(json, config);
-  add_members(config, json, MEMBER(TMEM_S0), MEMBER(TMEM_S1), MEMBER(TMEM_P0), MEMBER(TMEM_P1),
-              MEMBER(TMEM_C0), MEMBER(TMEM_C1), MEMBER(TMEM_O0), MEMBER(TMEM_O1), MEMBER(tmem_used),
-              MEMBER(sm100_tmem_cols), MEMBER(use_fused_kv), MEMBER(num_kv_stages),
-              MEMBER(num_qk_stages), MEMBER(num_pv_stages), MEMBER(v_cols_per_cta),
-              MEMBER(k_rows_per_cta), MEMBER(q_nope_bytes), MEMBER(q_rope_bytes),
-              MEMBER(rope_depth), MEMBER(num_rope_buffers), MEMBER(num_k_scale_bufs),
-              MEMBER(smem_used), MEMBER(sm100_smem_carveout), MEMBER(num_mbarriers),
-              MEMBER(mbar_size), MEMBER(num_threads), MEMBER(num_correction_cols),
-              MEMBER(correction_smem_elements), MEMBER(num_active_warps_per_group),
-              MEMBER(num_active_threads_per_group), MEMBER(qkv_dtype_size), MEMBER(rope_dtype_size),
-              MEMBER(scale_dtype_size), MEMBER(description));
-  json["kv_sub_tile_rows"] = kv_sub_tile_rows(config.k_rows_per_cta(), config.args.page_size);
-  json["kv_num_sub_tiles"] = kv_num_sub_tiles(config.k_rows_per_cta(), config.args.page_size);
-  json["consumer_pipeline"] =
-      Json{{"K", pipeline_json(config, true)}, {"V", pipeline_json(config, false)}};
-  json["TMAConsumerPipeline"] = json["consumer_pipeline"];
-  json["SM100MHA2Q"] = mha_2q_json(config);
-}
-
-namespace {
-
 void add_head(Json& json, ConfigKind kind, const std::string& reason) {
   json["config"] = std::string(to_string(kind));
   json["supported"] = reason.empty();
@@ -200,8 +164,6 @@ Json depth512_json(const AttentionSpec& spec, const PlanOptions& options) {
   return json;
 }
 
-#undef MEMBER
-
 // Of per-token scales, where there are some.
 std::optional<Dtype> scale_dtype_of(const AttentionSpec& spec) {
   if (spec.scale_dtype || spec.scales != Scales::kToken) return spec.scale_dtype;
@@ -221,6 +183,40 @@ void fill_args(const AttentionSpec& spec, const PlanOptions& options, Args& args
 }
 
 }  // namespace
+
+void add_fa4(Json& json, const Fa4Config& config) {
+  using Config = Fa4Config;
+  json["qkv_dtype"] = std::string(to_string(config.args.qkv_dtype));
+  json["rope_dtype"] = name_or_null(config.args.rope_dtype);
+  json["scale_dtype"] = name_or_null(config.args.scale_dtype);
+  add_members(config, json, MEMBER(num_q_heads), MEMBER(num_kv_heads), MEMBER(group),
+              MEMBER(qk_depth), MEMBER(ov_depth), MEMBER(padded_qk_depth), MEMBER(padded_ov_depth));
+  json["page_size"] = config.args.page_size;
+  json["is_mla"] = config.args.is_mla;
+  add_members(config, json, MEMBER(swizzle_mode));
+  json["swizzle_bytes"] = config.swizzle_mode;
+  add_members(config, json, MEMBER(num_qo), MEMBER(pair_cta), MEMBER(cta_group));
+  add_tile(json, config);
+  add_members(config, json, MEMBER(TMEM_S0), MEMBER(TMEM_S1), MEMBER(TMEM_P0), MEMBER(TMEM_P1),
+              MEMBER(TMEM_C0), MEMBER(TMEM_C1), MEMBER(TMEM_O0), MEMBER(TMEM_O1), MEMBER(tmem_used),
+              MEMBER(sm100_tmem_cols), MEMBER(use_fused_kv), MEMBER(num_kv_stages),
+              MEMBER(num_qk_stages), MEMBER(num_pv_stages), MEMBER(v_cols_per_cta),
+              MEMBER(k_rows_per_cta), MEMBER(q_nope_bytes), MEMBER(q_rope_bytes),
+              MEMBER(rope_depth), MEMBER(num_rope_buffers), MEMBER(num_k_scale_bufs),
+              MEMBER(smem_used), MEMBER(sm100_smem_carveout), MEMBER(num_mbarriers),
+              MEMBER(mbar_size), MEMBER(num_threads), MEMBER(num_correction_cols),
+              MEMBER(correction_smem_elements), MEMBER(num_active_warps_per_group),
+              MEMBER(num_active_threads_per_group), MEMBER(qkv_dtype_size), MEMBER(rope_dtype_size),
+              MEMBER(scale_dtype_size), MEMBER(description));
+  json["kv_sub_tile_rows"] = kv_sub_tile_rows(config.k_rows_per_cta(), config.args.page_size);
+  json["kv_num_sub_tiles"] = kv_num_sub_tiles(config.k_rows_per_cta(), config.args.page_size);
+  json["consumer_pipeline"] =
+      Json{{"K", pipeline_json(config, true)}, {"V", pipeline_json(config, false)}};
+  json["TMAConsumerPipeline"] = json["consumer_pipeline"];
+  json["SM100MHA2Q"] = mha_2q_json(config);
+}
+
+#undef MEMBER
 
 std::string_view to_string(ConfigKind kind) { return kNames.at(static_cast<std::size_t>(kind)); }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "plan/kernel/constants.h"
+#include "plan/kernel/forward_support.h"
 #include "plan/kernel/partials.h"
 #include "plan/kernel/sequence.h"
 #include "plan/kernel/signature.h"
@@ -54,7 +55,9 @@ std::int64_t box_rows(const Sm100Plan& sm100) {
 }
 
 // Whether K and V come by other ways than TMA.
-bool loads_by_threads(const Sm100Plan& sm100) { return sm100.row_copies || sm100.spec->upcasts_kv; }
+bool loads_by_threads(const Sm100Plan& sm100) {
+  return sm100.row_copies() || sm100.spec->upcasts_kv;
+}
 
 // Whether the kernel waits for the end of what comes before it on the stream.
 bool overlaps(const Sm100Plan& sm100) {
@@ -70,7 +73,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add_fields(kSm100Fields, sm100);
   constants.add("kVStageBytes", body.use_fused_kv ? body.k_stage_bytes : body.v_stage_bytes);
   constants.add("kPvKeys0", body.pv_keys.at(0));
-  constants.add("kPvKeys1", body.num_pv_stages > 1 ? body.pv_keys.at(1) : 0);
+  constants.add("kPvKeys1", body.num_pv_stages() > 1 ? body.pv_keys.at(1) : 0);
   for (const auto& [region, constant] : kRegions) {
     constants.add(constant, body.smem.begin_of(region));
   }
@@ -145,8 +148,8 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
   kernel.kernel_header = "sm100/forward.cuh";
   kernel.threads = sm100.threads;
   kernel.cluster = sm100.cluster;
-  kernel.smem_bytes = sm100.smem_bytes;
-  kernel.launch_registers = sm100.launch_registers;
+  kernel.smem_bytes = sm100.smem_bytes();
+  kernel.launch_registers = launch_registers(sm100.threads);
   kernel.overlaps = overlaps(sm100);
   kernel.smem_map = variant.smem.map();
   kernel.tmem_map = variant.tmem.map();

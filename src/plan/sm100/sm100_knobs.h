@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -78,7 +79,7 @@ Sm100Knob::Values tries(const Sm100Plan& /*plan*/) {
 /// What the first body has.
 template <auto kMember>
 std::int64_t of_body(const Sm100Plan& plan) {
-  return std::int64_t{plan.variants.front().*kMember};
+  return std::int64_t{std::invoke(kMember, plan.variants.front())};
 }
 template <auto kMember>
 std::int64_t of_plan(const Sm100Plan& plan) {

@@ -11,6 +11,7 @@
 #include "plan/launch/arguments.h"
 #include "plan/launch/family_launch.h"
 #include "plan/launch/partitions.h"
+#include "plan/launch/row_tiles.h"
 #include "plan/map/map_plan.h"
 #include "plan/sm100/sm100_plan.h"
 #include "spec/text.h"
@@ -72,11 +73,9 @@ void describe(const KernelPlan& plan, const LaunchTensors& tensors, TensorMapId 
   description.id = buffer_of(plan, viewed);
 }
 
-// No fewer query tiles than a ragged batch can have: each sequence wastes a tile less a row at
-// most.
-std::int64_t ragged_tiles(const LaunchShapes& shapes, std::int64_t rows) {
-  const std::int64_t longest = (std::int64_t{shapes.q_len} + rows - 1) / rows;
-  return std::min((shapes.total_q + shapes.batch * (rows - 1)) / rows, shapes.batch * longest);
+// The query tiles of a head, whose rows are positions, all sequences together.
+std::int64_t tiles_of_head(const SpecFacts& spec, const LaunchShapes& shapes, std::int64_t rows) {
+  return count_query_tiles(spec, shapes, static_cast<int>(rows), 1);
 }
 
 // Whether the body with one query tile a CTA does a launch better: it has the rows of one such tile
@@ -90,10 +89,8 @@ bool prefers_1q(const Sm100Plan& sm100, const SpecFacts& spec, const LaunchShape
   // Parts of the keys fill the SMs.
   if (splits) return false;
   const std::int64_t heads = two.fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads;
-  const std::int64_t tiles = (std::int64_t{shapes.q_len} + two.BM_eff - 1) / two.BM_eff;
-  if (spec.ragged) return ragged_tiles(shapes, two.BM_eff) * heads <= device.sm_count / 2;
   // NOTE: divided, not multiplied: the product of three 30-bit numbers overflows 64 bits.
-  return tiles * heads <= device.sm_count / 2 / std::max(shapes.batch, 1);
+  return tiles_of_head(spec, shapes, two.BM_eff) <= device.sm_count / 2 / heads;
 }
 
 /// How a launch cuts the rows.
@@ -117,7 +114,7 @@ QueryTiles query_tiles(const KernelPlan& plan, const LaunchShapes& shapes,
   tiles.heads = tiles.body->fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads;
   const std::int64_t rows = tiles.body->BM_eff * plan.sm100->cluster;
   tiles.of_sequence = (std::int64_t{shapes.q_len} + rows - 1) / rows;
-  tiles.of_head = spec.ragged ? ragged_tiles(shapes, rows) : tiles.of_sequence * shapes.batch;
+  tiles.of_head = tiles_of_head(spec, shapes, rows);
   return tiles;
 }
 

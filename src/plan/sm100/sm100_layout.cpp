@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -40,7 +39,9 @@ void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
   const auto num_qo = static_cast<int>(std::max(tile.barrier_num_qo, variant.num_qo));
   const auto stages = static_cast<int>(std::max(tile.barrier_stages, variant.num_kv_stages));
   const auto qk_stages = static_cast<int>(variant.num_qk_stages);
-  const int kv_arrivals = tile.row_copies() ? 32 : tile.spec->upcasts_kv ? kSm100UpcastWarps : 1;
+  const int kv_arrivals = tile.plan->row_copies() ? 32
+                          : tile.spec->upcasts_kv ? kSm100UpcastWarps
+                                                  : 1;
   const int warps = tile.pair_cta ? 8 : 4;
   const int accumulators = tile.single_accumulator() ? 1 : 2;
   BarrierList& barriers = variant.barriers;
@@ -50,7 +51,7 @@ void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
   };
   barriers.start("kBarSCons");
   for (int wg = 0; wg < 2; ++wg) {
-    for (std::int64_t part = 0; part < variant.num_pv_stages; ++part) {
+    for (std::int64_t part = 0; part < variant.num_pv_stages(); ++part) {
       barriers.add(fmt::format("S{}_cons[{}]", wg, part), part == 0 ? 2 * warps : warps);
     }
   }
@@ -125,9 +126,6 @@ void lay_out_tmem(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
   } else {
     tmem.add_stages(Region::kO, "O{}", 2, ov);
   }
-  variant.tmem_used = tmem.end_of_last();
-  variant.tmem_allocated = static_cast<std::int64_t>(
-      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(variant.tmem_used, 32))));
   // P's elements are packed into 32-bit columns.
   const std::int64_t p_columns = bn * tile.qkv_size() / 4;
   const std::string when = "its thread has loaded the whole row of S";
@@ -166,7 +164,7 @@ std::vector<std::int64_t> split_of_p(const Sm100SplitOfP& split, std::int64_t ke
 }
 
 bool fits(const Sm100Variant& variant) {
-  return variant.smem_bytes <= kSm100SmemBytes && variant.tmem_used <= 512 &&
+  return variant.smem_bytes() <= kSm100SmemBytes && variant.tmem_used() <= 512 &&
          variant.barriers.size() <= kSm100MaxBarriers;
 }
 
@@ -174,52 +172,45 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
                          std::int64_t qk_stages) {
   Sm100Variant v;
   const std::int64_t q = tile.qkv_size();
-  const std::int64_t cta_group = tile.pair_cta ? 2 : 1;
   const std::int64_t swizzle_elements = tile.swizzle_bytes / q;
   const std::int64_t tile_alignment = 8 * tile.swizzle_bytes;  // a swizzle pattern: 8 rows
   v.num_qo = tile.num_qo;
-  v.MMA_M = 128 * cta_group;
+  v.MMA_M = 128 * (tile.pair_cta ? 2 : 1);
   v.MMA_K = q == 2 ? 16 : 32;
   v.BM = 128 * tile.num_qo;
   v.BN = tile.BN;
-  v.q_tile_rows = v.BM / tile.num_qo;
   // Whole positions a Q box: the reference asks this of MMA_M, which is two boxes of a pair.
   // Elsewhere rows are left over.
-  v.fuse_gqa = tile.spec->group > 1 &&
-               (v.q_tile_rows % tile.spec->group == 0 || takes_any_group(*tile.spec, *tile.plan)) &&
-               !tile.is_mla;
-  v.BM_eff = v.fuse_gqa ? v.BM / v.q_tile_rows * (v.q_tile_rows / tile.spec->group) : v.BM;
+  v.fuse_gqa =
+      tile.spec->group > 1 &&
+      (v.q_tile_rows() % tile.spec->group == 0 || takes_any_group(*tile.spec, *tile.plan)) &&
+      !tile.is_mla;
+  v.BM_eff = v.fuse_gqa ? v.BM / v.q_tile_rows() * (v.q_tile_rows() / tile.spec->group) : v.BM;
   v.qk_depth = tile.spec->qk_depth;
   v.ov_depth = tile.spec->ov_depth;
   v.padded_qk_depth = align_up(tile.spec->qk_depth, swizzle_elements);
   v.padded_ov_depth = align_up(tile.spec->ov_depth, swizzle_elements);
-  v.rope_depth = v.padded_qk_depth - v.padded_ov_depth;
   v.qk_mma_depth = align_up(tile.spec->qk_depth, v.MMA_K);
-  v.k_rows_per_cta = v.BN / cta_group;
-  v.v_cols_per_cta = v.padded_ov_depth / cta_group;
   v.use_fused_kv = fused;
   v.num_kv_stages = fused ? slots : slots / 2;
   v.num_qk_stages = qk_stages;
-  v.BK0 = v.padded_qk_depth / qk_stages;
-  v.BK1 = v.BN;
   // One more than half of an even number of slots: with one query tile two Ks follow one another at
   // the begin of a work tile.
-  v.num_rope_buffers = fused && v.rope_depth > 0 ? slots / 2 + 1 : 0;
+  v.num_rope_buffers = fused && v.rope_depth() > 0 ? slots / 2 + 1 : 0;
   v.num_o_buffers = tile.own_o ? kSm100OBuffers : 0;
   v.num_k_scale_bufs =
       tile.spec->key_scales ? kKeyScalesBuffers * (tile.single_accumulator() ? 1 : 2) : 0;
   // P V begins on a part of the tile while the rest is still exponentiated.
   v.pv_keys = split_of_p(tile.split_p, v.BN, v.MMA_K);
-  v.num_pv_stages = static_cast<std::int64_t>(v.pv_keys.size());
 
   const std::int64_t nope_columns = v.padded_ov_depth;
-  const std::int64_t k_nope_bytes = v.k_rows_per_cta * nope_columns * q;
-  const std::int64_t k_rope_bytes = v.k_rows_per_cta * v.rope_depth * tile.rope_size();
-  v.v_stage_bytes = v.v_cols_per_cta * v.BN * q;
+  const std::int64_t k_nope_bytes = v.k_rows_per_cta() * nope_columns * q;
+  const std::int64_t k_rope_bytes = v.k_rows_per_cta() * v.rope_depth() * tile.rope_size();
+  v.v_stage_bytes = v.v_cols_per_cta() * v.BN * q;
   v.k_stage_bytes = fused ? std::max(k_nope_bytes, v.v_stage_bytes) : k_nope_bytes + k_rope_bytes;
 
   MemoryLayout& smem = v.smem;
-  const std::int64_t q_bytes = v.BM * (nope_columns * q + v.rope_depth * tile.rope_size());
+  const std::int64_t q_bytes = v.BM * (nope_columns * q + v.rope_depth() * tile.rope_size());
   // O takes the place of its query tile, in blocks of 128 bytes of columns, or has buffers.
   const std::int64_t o_row_bytes = align_up(tile.spec->ov_depth * size_of(tile.spec->o_dtype), 128);
   const std::int64_t o_bytes = tile.own_o ? 0 : v.BM * o_row_bytes;
@@ -240,7 +231,6 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   smem.add(Region::kWork, "work", work_bytes(tile), 16);
   lay_out_barriers(v, tile);
   smem.add(Region::kBarriers, "barriers", v.barriers.bytes(), 8);
-  v.smem_bytes = smem.end_of_last();
   for (std::int64_t i = 0; !tile.own_o && i < tile.num_qo; ++i) {
     v.smem_overlays.push_back({fmt::format("O{}", i), i * q_end / tile.num_qo,
                                o_bytes / tile.num_qo, "every Q K^T of the query tile is done"});
@@ -259,7 +249,6 @@ void share_small_regions(Sm100Variant& a, Sm100Variant& b) {
   for (Sm100Variant* v : {&a, &b}) {
     const std::int64_t moved = begin - first(*v)->begin;
     for (auto region = first(*v); region != v->smem.end(); ++region) region->begin += moved;
-    v->smem_bytes += moved;
   }
 }
 
@@ -269,60 +258,51 @@ void add_tensor_maps(Sm100Plan& plan) {
   const std::int64_t swizzle_bytes = plan.swizzle_bytes;
   const Dtype dtype = spec.qkv_dtype;
   const std::int64_t columns = swizzle_bytes / size_of(spec.qkv_dtype);
-  const bool own_rope = variant.rope_depth > 0 && spec.own_rope;
+  const bool own_rope = variant.rope_depth() > 0 && spec.own_rope;
   const std::int64_t qk_columns = own_rope ? variant.padded_ov_depth : variant.padded_qk_depth;
-  auto rows_map = [&](TensorMapId id, Dtype element, std::int64_t box_columns,
-                      std::int64_t all_columns, int swizzle) {
-    Sm100TensorMap map;
-    map.id = id;
-    map.dtype = element;
+  const auto rows_map = [&](TensorMapId id, Dtype element, std::int64_t box_columns,
+                            std::int64_t all_columns, int swizzle) {
+    std::vector<MapAxis> axes{MapAxis::kDepth, MapAxis::kHead, MapAxis::kRow};
+    std::vector<std::int64_t> box{box_columns, 1, variant.q_tile_rows()};
     if (variant.fuse_gqa) {
-      map.axes = {MapAxis::kDepth, MapAxis::kGroup, MapAxis::kKvHead, MapAxis::kRow};
-      map.box = {box_columns, spec.group, 1, variant.q_tile_rows / spec.group};
-    } else {
-      map.axes = {MapAxis::kDepth, MapAxis::kHead, MapAxis::kRow};
-      map.box = {box_columns, 1, variant.q_tile_rows};
+      axes = {MapAxis::kDepth, MapAxis::kGroup, MapAxis::kKvHead, MapAxis::kRow};
+      box = {box_columns, spec.group, 1, variant.q_tile_rows() / spec.group};
     }
     if (!spec.ragged) {
-      map.axes.push_back(MapAxis::kBatch);
-      map.box.push_back(1);
+      axes.push_back(MapAxis::kBatch);
+      box.push_back(1);
     }
-    map.swizzle = swizzle;
-    map.copies = ceil_div(all_columns, box_columns);
-    plan.tensor_maps.push_back(std::move(map));
+    plan.tensor_maps.push_back({id, element, std::move(axes), std::move(box), swizzle,
+                                ceil_div(all_columns, box_columns)});
   };
-  auto kv_map = [&](TensorMapId id, Dtype element, std::int64_t box_columns,
-                    std::int64_t all_columns, std::int64_t rows, int swizzle) {
+  const auto kv_map = [&](TensorMapId id, Dtype element, std::int64_t box_columns,
+                          std::int64_t all_columns, std::int64_t rows, int swizzle) {
     if (spec.copies_rows || spec.upcasts_kv) return;
-    Sm100TensorMap map;
-    map.id = id;
-    map.dtype = element;
-    const std::int64_t box_rows =
-        spec.page_size > 0 ? std::gcd(spec.page_size, variant.k_rows_per_cta) : rows;
-    if (spec.page_size > 0) {
-      map.axes = {MapAxis::kDepth, MapAxis::kKvHead, MapAxis::kPageRow, MapAxis::kPage};
-    } else {
-      map.axes = {MapAxis::kDepth, MapAxis::kKvHead, MapAxis::kRow, MapAxis::kBatch};
-    }
-    map.box = {box_columns, 1, box_rows, 1};
-    map.swizzle = swizzle;
-    map.copies = ceil_div(all_columns, box_columns) * (rows / box_rows);
-    plan.tensor_maps.push_back(std::move(map));
+    const bool paged = spec.page_size > 0;
+    const std::int64_t box_rows = paged ? std::gcd(spec.page_size, variant.k_rows_per_cta()) : rows;
+    plan.tensor_maps.push_back(
+        {id,
+         element,
+         {MapAxis::kDepth, MapAxis::kKvHead, paged ? MapAxis::kPageRow : MapAxis::kRow,
+          paged ? MapAxis::kPage : MapAxis::kBatch},
+         {box_columns, 1, box_rows, 1},
+         swizzle,
+         ceil_div(all_columns, box_columns) * (rows / box_rows)});
   };
   const int swizzle = static_cast<int>(swizzle_bytes);
   rows_map(TensorMapId::kQ, dtype, columns, qk_columns, swizzle);
   kv_map(TensorMapId::kK, dtype, columns, qk_columns / variant.num_qk_stages,
-         variant.k_rows_per_cta, swizzle);
+         variant.k_rows_per_cta(), swizzle);
   if (own_rope) {
     const Dtype rope = *spec.rope_dtype;
     const int rope_swizzle = size_of(*spec.rope_dtype) == 1 ? 64 : 128;
     const std::int64_t rope_columns = rope_swizzle / size_of(*spec.rope_dtype);
-    rows_map(TensorMapId::kQRope, rope, rope_columns, variant.rope_depth, rope_swizzle);
-    kv_map(TensorMapId::kKRope, rope, rope_columns, variant.rope_depth, variant.k_rows_per_cta,
+    rows_map(TensorMapId::kQRope, rope, rope_columns, variant.rope_depth(), rope_swizzle);
+    kv_map(TensorMapId::kKRope, rope, rope_columns, variant.rope_depth(), variant.k_rows_per_cta(),
            rope_swizzle);
   }
-  kv_map(TensorMapId::kV, dtype, std::min(columns, variant.v_cols_per_cta), variant.v_cols_per_cta,
-         variant.BN, swizzle);
+  kv_map(TensorMapId::kV, dtype, std::min(columns, variant.v_cols_per_cta()),
+         variant.v_cols_per_cta(), variant.BN, swizzle);
   rows_map(TensorMapId::kO, spec.o_dtype, 128 / size_of(spec.o_dtype), variant.padded_ov_depth,
            128);
 }

@@ -202,7 +202,6 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
   if (!tuned) return tuned.error();
   if (!status) return status.error();
   const Sm100Variant& body = plan->variants.front();
-  plan->row_copies = spec.copies_rows && !spec.upcasts_kv;
   plan->split = splits(spec);
   plan->partition_tiles = spec.partition_keys / body.BN;
   add_tensor_maps(*plan);
@@ -225,9 +224,6 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
     // P is fp16, whose small numbers are kept: with what a maximum may grow by it is 2^15 at most,
     // half of what fp16 holds.
     plan->p_bias = 7;
-  }
-  for (const Sm100Variant& variant : plan->variants) {
-    plan->smem_bytes = std::max(plan->smem_bytes, variant.smem_bytes);
   }
   return plan;
 }

@@ -4,6 +4,7 @@
 // register budget of the kernel, and records each deviation with its reason.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -75,32 +76,22 @@ struct Sm100Variant {
   std::int64_t MMA_K = 0;
   std::int64_t BM = 0;
   std::int64_t BN = 0;
-  std::int64_t BK0 = 0;
-  std::int64_t BK1 = 0;
   std::int64_t BM_eff = 0;
-  std::int64_t q_tile_rows = 0;
   bool fuse_gqa = false;
   std::int64_t qk_depth = 0;
   std::int64_t ov_depth = 0;
   std::int64_t padded_qk_depth = 0;
   std::int64_t padded_ov_depth = 0;
-  std::int64_t rope_depth = 0;    ///< padded_qk_depth - padded_ov_depth
   std::int64_t qk_mma_depth = 0;  ///< what Q K^T contracts: qk_depth up to a multiple of MMA_K
-  std::int64_t k_rows_per_cta = 0;
-  std::int64_t v_cols_per_cta = 0;
   std::int64_t num_kv_stages = 0;
   std::int64_t num_qk_stages = 1;
-  std::int64_t num_pv_stages = 2;
   bool use_fused_kv = false;
   std::int64_t num_rope_buffers = 0;
   std::int64_t num_k_scale_bufs = 0;
   std::vector<std::int64_t> pv_keys;  ///< keys that each part of P V contracts
   std::int64_t k_stage_bytes = 0;     ///< fused: of the slot that K and V share, rope apart
   std::int64_t v_stage_bytes = 0;
-  std::int64_t num_o_buffers = 0;   ///< of a block of columns of O; 0: O is staged in Q's memory
-  std::int64_t tmem_used = 0;       ///< columns
-  std::int64_t tmem_allocated = 0;  ///< a power of two
-  std::int64_t smem_bytes = 0;      ///< dynamic
+  std::int64_t num_o_buffers = 0;  ///< of a block of columns of O; 0: O is staged in Q's memory
   MemoryLayout smem;
   std::vector<Sm100Overlay> smem_overlays;
   MemoryLayout tmem;  ///< a stage of S and of O for each softmax warpgroup
@@ -110,6 +101,16 @@ struct Sm100Variant {
 
   std::int64_t cta_group() const { return MMA_M / 128; }
   std::int64_t num_mbarriers() const { return barriers.size(); }
+  std::int64_t q_tile_rows() const { return BM / num_qo; }
+  std::int64_t rope_depth() const { return padded_qk_depth - padded_ov_depth; }
+  std::int64_t k_rows_per_cta() const { return BN / cta_group(); }
+  std::int64_t v_cols_per_cta() const { return padded_ov_depth / cta_group(); }
+  std::int64_t BK0() const { return padded_qk_depth / num_qk_stages; }
+  std::int64_t BK1() const { return BN; }
+  std::int64_t num_pv_stages() const { return static_cast<std::int64_t>(pv_keys.size()); }
+  std::int64_t tmem_used() const { return tmem.end_of_last(); }  ///< columns
+  std::int64_t tmem_allocated() const { return allocated_columns(tmem_used()); }
+  std::int64_t smem_bytes() const { return smem.end_of_last(); }  ///< dynamic
 };
 
 #define FIELD(member, constant) ATTNJIT_FIELD(Sm100Variant, member, constant)
@@ -154,21 +155,18 @@ struct Sm100Plan {
   ConfigKind reference = ConfigKind::kFa4;  ///< where its tiles come from
   std::vector<Sm100Variant> variants;  ///< the launched one first; its 1Q sibling where it switches
   bool can_switch_to_1q = false;       ///< the 2Q body may branch to the 1Q body for short prompts
-  std::int64_t smem_bytes = 0;         ///< of a launch: the largest of the variants
   int threads = 512;
   std::int64_t swizzle_bytes = 128;  ///< of Q, K and V: a row of a block of columns
   /// 2: each has S and O of its own. 1: all KV tiles of a query tile are one's, and O is one.
   int softmax_warpgroups = 2;
   int cluster = 1;
-  int launch_registers = 128;  ///< per thread, at launch
   std::vector<Sm100Role> roles;
   std::vector<Sm100TensorMap> tensor_maps;
   std::int64_t pv_first_quarters = 3;  ///< of a tile's P, that the first part of P V waits for
   std::int64_t exp2_pairs = 0;         ///< f32x2 exponentials of a row of a tile
   std::int64_t exp2_fma_pairs = 0;     ///< of them, computed by polynomial on the FMA pipes
   double rescale_threshold = 8;        ///< log2: O is rescaled when the maximum grows by more
-  double p_bias = 0;        ///< log2: P is scaled by 2^this, so that e4m3 keeps small ones
-  bool row_copies = false;  ///< K and V are copied row by row: pages do not hold whole TMA boxes
+  double p_bias = 0;  ///< log2: P is scaled by 2^this, so that e4m3 keeps small ones
   /// A warp finds the work tiles and publishes them to the others; a CTA has several.
   bool published = false;
   bool counted = false;            ///< of those that are published: they are counted off
@@ -189,6 +187,12 @@ struct Sm100Plan {
   std::int64_t partition_tiles = 0;  ///< KV tiles of each; 0: the launch says how many there are
   std::vector<Deviation> deviations;
 
+  /// K and V are copied row by row: pages do not hold whole TMA boxes.
+  bool row_copies() const { return spec->copies_rows && !spec->upcasts_kv; }
+  /// Of a launch: the largest of the variants.
+  std::int64_t smem_bytes() const {
+    return std::ranges::max_element(variants, {}, &Sm100Variant::smem_bytes)->smem_bytes();
+  }
   /// A launch has a CTA for each work tile, and the kernel nothing for a second one.
   bool one_work_tile() const { return persistent == 0 && !published; }
   bool takes_over() const { return persistent == 2; }

@@ -15,7 +15,7 @@ Sm100Ring sm100_choose_ring(const Sm100LayoutRequest& tile, std::optional<bool> 
   const std::int64_t slot_bytes = lay_out_fa4(tile, 2, false, 1).v_stage_bytes;
   const std::int64_t most = std::min<std::int64_t>(128, kSm100SmemBytes / slot_bytes);
   auto in_memory = [&](std::int64_t slots, bool fused, std::int64_t qk_stages) {
-    return lay_out_fa4(tile, slots, fused, qk_stages).smem_bytes <= kSm100SmemBytes;
+    return lay_out_fa4(tile, slots, fused, qk_stages).smem_bytes() <= kSm100SmemBytes;
   };
   const bool even_only = tile.exact_qk_stages && tile.max_qk_stages > 1;
   Sm100Ring ring;
@@ -71,7 +71,7 @@ Result<Sm100Ring> sm100_tune_ring(const Sm100LayoutRequest& tile, Sm100Ring ring
     return bad_choice(&Sm100Tuning::num_kv_stages,
                       "is {}: takes {} bytes of shared memory and {} barriers; "
                       "allowed: {} and {}",
-                      variant.num_kv_stages, variant.smem_bytes, variant.barriers.size(),
+                      variant.num_kv_stages, variant.smem_bytes(), variant.barriers.size(),
                       kSm100SmemBytes, kSm100MaxBarriers);
   }
   return ring;
@@ -85,7 +85,7 @@ Sm100Ring sm100_ring_beside_o(Sm100LayoutRequest tile) {
 bool sm100_has_own_o(Sm100LayoutRequest tile, const Sm100Tuning& tuned) {
   tile.own_o = true;
   const Sm100Variant body = lay_out_fa4(tile, 4, false, 1);
-  if (tile.num_qo != 2 || body.rope_depth > 0 ||
+  if (tile.num_qo != 2 || body.rope_depth() > 0 ||
       tile.spec->ov_depth * size_of(tile.spec->o_dtype) > 128 * kSm100OBuffers) {
     return false;
   }

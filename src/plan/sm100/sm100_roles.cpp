@@ -5,20 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "plan/reference/config_math.h"
+#include "plan/kernel/forward_support.h"
 
 namespace attnjit {
 namespace {
 
-constexpr std::int64_t kRegisterFile = 65536;
-
-// Per thread, as many as all threads can have.
-std::int64_t launch_registers(std::int64_t threads) {
-  return align_down(kRegisterFile / threads, 8);
-}
-
-Status take_budgets(const Sm100Tuning& tuned, std::int64_t softmax_warpgroups,
-                    Sm100Budgets& budgets) {
+Status take_budgets(const Sm100Tuning& tuned, int softmax_warpgroups, Sm100Budgets& budgets) {
   for (const auto& [choice, target] :
        {std::pair{&Sm100Tuning::softmax_registers, &budgets.softmax},
         std::pair{&Sm100Tuning::correction_registers, &budgets.correction},
@@ -28,7 +20,7 @@ Status take_budgets(const Sm100Tuning& tuned, std::int64_t softmax_warpgroups,
   }
   const std::int64_t total = 128 * (softmax_warpgroups * budgets.softmax + budgets.correction +
                                     budgets.other + budgets.upcasting);
-  const std::int64_t threads = 128 * (softmax_warpgroups + 2 + (budgets.upcasting > 0 ? 1 : 0));
+  const int threads = 128 * (softmax_warpgroups + 2 + (budgets.upcasting > 0 ? 1 : 0));
   const std::int64_t launched = threads * launch_registers(threads);
   if (total > launched) {
     // One that the row has.
@@ -92,7 +84,6 @@ Status sm100_assign_roles(Sm100Budgets budgets, const Sm100Tuning& tuned, Sm100P
   if (!status) return status;
   plan.roles = roles_of(plan.softmax_warpgroups, budgets);
   plan.threads = 32 * (plan.roles.back().first_warp + plan.roles.back().num_warps);
-  plan.launch_registers = static_cast<int>(launch_registers(plan.threads));
   return {};
 }
 

@@ -23,17 +23,17 @@ std::string why_no_pair(const SpecFacts& spec, const Sm100Plan& sm100) {
   if (sm100.published) return alone("partitions of the keys and packed keys are computed");
   if (sm100.spec->upcasts_kv) return alone("K and V are upcast");
   if (spec.own_rope) return alone("a rope part of another type (rope_dtype) is multiplied");
-  if (sm100.row_copies) {
+  if (sm100.row_copies()) {
     return alone(
         fmt::format("pages of {} rows, which hold no box of TMA, are copied", spec.page_size));
   }
   const Sm100Variant& body = sm100.variants.front();
   const std::int64_t columns = sm100.swizzle_bytes / size_of(spec.qkv_dtype);
-  if (body.v_cols_per_cta % columns != 0) {
+  if (body.v_cols_per_cta() % columns != 0) {
     return fmt::format(
         "each CTA of a pair has half of V's columns, {} of {}, which are no whole blocks of {}: "
         "pair_cta is to be false",
-        body.v_cols_per_cta, body.padded_ov_depth, columns);
+        body.v_cols_per_cta(), body.padded_ov_depth, columns);
   }
   return {};
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "plan/kernel/fields.h"
+#include "plan/kernel/forward_support.h"
 #include "plan/kernel/partials.h"
 #include "plan/reference/deviate.h"
 #include "plan/reference/reference_json.h"
@@ -20,8 +21,8 @@ namespace attnjit {
 namespace {
 
 constexpr int kThreads = 384;
-constexpr int kRegisters = 65536 / kThreads / 8 * 8;  // per thread
-constexpr int kBuffers = 2;                           // of S and of P
+constexpr int kRegisters = launch_registers(kThreads);
+constexpr int kBuffers = 2;  // of S and of P
 constexpr int kSoftmaxWarps = 4;
 constexpr int kProductWarps = 2;
 constexpr int kMaxStages = 8;

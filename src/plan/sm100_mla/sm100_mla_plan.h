@@ -2,7 +2,6 @@
 // Sm100MlaPlan: what the sm_100a and sm_103a kernel of absorbed MLA and deep heads uses.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
@@ -19,20 +18,13 @@ namespace attnjit {
 struct Sm100MlaPlan : MlaPlan {
   /// Estimates for a B200 (148 SMs at 1.85 GHz, 7.7 TB/s), where nobody has measured: docs/mla.md.
   /// The rate of products is 0.8 of what those of 64 rows can have, the half of 15.2e6.
-  static constexpr MlaRates kRates{.alone_bytes = 100e3,
-                                   .shared_bytes = 52e3,
-                                   .flop = 6e6,
-                                   .work_tile = 2.5,
-                                   .merge = 2.5,
-                                   .merge_part = 0.05};
+  static constexpr MlaRates kRates{.alone_bytes = 100e3, .shared_bytes = 52e3, .flop = 6e6};
 
   MemoryLayout tmem;
 
-  /// Columns of tensor memory, and those that are allocated: a power of two.
+  /// Columns of tensor memory, and those that are allocated.
   std::int64_t tmem_used() const { return tmem.end_of_last(); }
-  std::int64_t tmem_allocated() const {
-    return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(tmem_used())));
-  }
+  std::int64_t tmem_allocated() const { return allocated_columns(tmem_used()); }
 };
 
 // What a KernelFamily has (plan/family.h).

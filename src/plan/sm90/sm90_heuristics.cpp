@@ -124,9 +124,8 @@ constexpr Sm90Case kHasSmallTiles[] = {
 
 /// The tile of a launch of few rows, which waits for K and V: 64 rows, and two CTAs per SM where
 /// they fit, so that one loads while the other begins or ends a work tile.
-void choose_decode(const SpecFacts& spec, Sm90Plan& plan) {
-  // Bytes per CTA. More at a time cost bandwidth; copies of rows take longer to arrive.
-  const int loaded_ahead = plan.spec->copies_rows ? 98304 : 65536;
+void choose_decode(Sm90Plan& plan) {
+  const SpecFacts& spec = *plan.spec;
   plan.BN = 64;
   plan.pair_tiles = false;
   plan.dynamic_schedule = false;
@@ -134,36 +133,35 @@ void choose_decode(const SpecFacts& spec, Sm90Plan& plan) {
   plan.l2_bytes = 128;
   const Sm90KvBytes kv = sm90_kv_bytes(spec, plan.BN);
   const std::int64_t q_bytes = kv.k * kSm90ConsumerRows / plan.BN;
+  bool two = false;
   if (spec.upcasts_kv) {
     // What is upcast waits for nothing: as many tiles are copied ahead as there is room for.
     const std::int64_t scales_bytes =
-        plan.spec->key_scales ? sm90_key_scales_bytes(plan.BN, 2, kSm90MaxRawStages) : 0;
+        spec.key_scales ? sm90_key_scales_bytes(plan.BN, 2, kSm90MaxRawStages) : 0;
     const auto left = [&](std::int64_t room, int consumers) {
       return room - 2048 - 2 * (kv.k + kv.v) - consumers * q_bytes - scales_bytes;
     };
-    const bool two = left(kSm90SmSmemBytes / 2, 1) >= kv.raw_k + kv.raw_v;
-    plan.num_consumers = two ? 1 : 2;
-    plan.ctas_per_sm = two ? 2 : 1;
-    plan.num_q_stages = 1;
-    plan.ping_pong = !two;
+    two = left(kSm90SmSmemBytes / 2, 1) >= kv.raw_k + kv.raw_v;
     const std::int64_t room = two ? left(kSm90SmSmemBytes / 2, 1) : left(kSm90SmSmemBytes, 2);
     // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): tiles that are upcast have rows.
     const std::int64_t fit = room / (kv.raw_k + kv.raw_v);
     plan.num_raw_stages = static_cast<int>(std::clamp<std::int64_t>(fit, 1, kSm90MaxRawStages));
-    return;
-  }
-  const std::int64_t copied = kv.k + std::max(kv.v, kv.raw_v);
-  plan.num_stages = static_cast<int>(std::clamp<std::int64_t>(loaded_ahead / copied, 2, 4));
-  std::int64_t other_bytes = 2048;
-  if (spec.is_e4m3) {
-    // V is copied as far ahead as K; what is transposed waits for nothing. O has its own memory.
-    plan.num_raw_stages = plan.num_stages;
-    other_bytes += plan.num_v_stages * kv.v + std::int64_t{kBoxRowBytes} * kSm90ConsumerRows;
-    if (plan.spec->key_scales) {
-      other_bytes += sm90_key_scales_bytes(plan.BN, plan.num_v_stages, plan.num_raw_stages);
+  } else {
+    // Bytes per CTA. More at a time cost bandwidth; copies of rows take longer to arrive.
+    const int loaded_ahead = spec.copies_rows ? 98304 : 65536;
+    const std::int64_t copied = kv.k + std::max(kv.v, kv.raw_v);
+    plan.num_stages = static_cast<int>(std::clamp<std::int64_t>(loaded_ahead / copied, 2, 4));
+    std::int64_t other_bytes = 2048;
+    if (spec.is_e4m3) {
+      // V is copied as far ahead as K; what is transposed waits for nothing. O has its own memory.
+      plan.num_raw_stages = plan.num_stages;
+      other_bytes += plan.num_v_stages * kv.v + std::int64_t{kBoxRowBytes} * kSm90ConsumerRows;
+      if (spec.key_scales) {
+        other_bytes += sm90_key_scales_bytes(plan.BN, plan.num_v_stages, plan.num_raw_stages);
+      }
     }
+    two = q_bytes + plan.num_stages * copied + other_bytes <= kSm90SmSmemBytes / 2;
   }
-  const bool two = q_bytes + plan.num_stages * copied + other_bytes <= kSm90SmSmemBytes / 2;
   plan.num_consumers = two ? 1 : 2;
   plan.ctas_per_sm = two ? 2 : 1;
   plan.num_q_stages = 1;
@@ -204,46 +202,44 @@ void choose_debug(Sm90Plan& plan) {
 
 }  // namespace
 
-Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved, Sm90Traits facts) {
+Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
   const SpecFacts& spec = resolved;
-  const auto has = [&](Sm90Trait trait) { return (facts & trait) != 0; };
-  const bool mapped = walks_map(resolved);
-  const bool listed = mapped || spec.lists_tiles;
-  const bool kv_lens = spec.lengths_differ;
-  const bool split = splits(spec);
-  const bool chooses = split && spec.num_partitions == 0 && spec.partition_keys == 0;
   Sm90Plan plan;
   plan.spec = &spec;
-  plan.listed = listed;
-  plan.mapped = mapped;
-  plan.map_bits = mapped && map_has_bits(spec);
-  plan.split = split;
+  plan.spec_traits = sm90_spec_traits(resolved);
+  const auto has = [&](Sm90Trait trait) { return (plan.spec_traits & trait) != 0; };
+  const bool kv_lens = spec.lengths_differ;
+  plan.listed = has(kListed);
+  plan.mapped = has(kMapped);
+  plan.map_bits = has(kMapBits);
+  plan.split = splits(spec);
+  const bool chooses = plan.split && spec.num_partitions == 0 && spec.partition_keys == 0;
   // NOTE: the model of equal units does not know what windows and chunks leave of them. The device
   // does, but not of listed tiles. Decodes have a tile of each head.
   const bool deals = kv_lens ? has(kDecode) : !has(kDecode) && !has(kSliding) && !has(kChunked);
-  plan.stream_k = chooses && !listed && deals;
-  plan.overlaps = split || mapped || has(kDecode);
+  plan.stream_k = chooses && !plan.listed && deals;
+  plan.overlaps = plan.split || plan.mapped || has(kDecode);
   // In a ragged batch a tile may be a hundred times as long as another. What a listed mask shows of
   // each is known on the device alone, but pairs even out what is like causal. NOTE: warps that
   // copy rows each find the CTA's work for themselves, and could not claim it, but where one finds
   // what is cut and publishes it.
-  plan.cuts = chooses && cuts_ragged(spec) && !mapped && !has(kDecode);
+  plan.cuts = chooses && cuts_ragged(spec) && !plan.mapped && !has(kDecode);
   plan.dynamic_schedule = kv_lens ? spec.ragged && (plan.cuts || !spec.copies_rows)
-                                  : listed && !split && (mapped || !has(kRising));
+                                  : plan.listed && !plan.split && (plan.mapped || !has(kRising));
   // Decodes load each key once, and nobody comes back for what L2 fetches beside it: 7 % of 4 TB/s.
   // Prompts do not notice.
   if (kv_lens) plan.l2_bytes = 128;
   plan.pair_tiles = has(kRising) && (kv_lens || !plan.dynamic_schedule);
-  choose_types(facts | sm90_plan_traits(spec, plan), plan);
-  const Sm90Traits traits = facts | sm90_plan_traits(spec, plan);
+  choose_types(plan.spec_traits, plan);
+  const Sm90Traits traits = sm90_traits(plan);
   plan.num_consumers = sm90_any(kHasThreeConsumers, traits) ? 3 : 2;
   plan.sums_by_product = sm90_sums_by_product(traits);
-  const Tile tile = sm90_first(kTiles, facts | sm90_plan_traits(spec, plan));
+  const Tile tile = sm90_first(kTiles, sm90_traits(plan));
   plan.BN = tile.keys;
   plan.num_stages = tile.stages;
   plan.num_q_stages = tile.q_stages;
   plan.ping_pong = tile.ping_pong;
-  if (has(kDecode)) choose_decode(spec, plan);
+  if (has(kDecode)) choose_decode(plan);
   if (spec.copies_rows && !kLongCopiedTile.fits(traits)) plan.BN = std::min(plan.BN, 64);
   if (!has(kE4m3)) plan.num_v_stages = plan.num_stages;
   if (resolved.options().debug_waits.value_or(false)) choose_debug(plan);

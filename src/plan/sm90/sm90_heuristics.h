@@ -9,10 +9,10 @@
 
 namespace attnjit {
 
-/// The tile of a spec, which a tuning row may change: keys, stages, consumers. `facts`: of the
-/// spec. P, S and O live in registers: BN/4 + BN/2 + ov_depth/2 of them a thread. The choices are
-/// measured: docs/performance-sm90.md.
-Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved, Sm90Traits facts);
+/// The tile of a spec, which a tuning row may change: keys, stages, consumers. P, S and O live in
+/// registers: BN/4 + BN/2 + ov_depth/2 of them a thread. The choices are measured:
+/// docs/performance-sm90.md.
+Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved);
 
 /// Whether a tile's rows are of all the query heads that share a KV head.
 bool sm90_packs_gqa(const SpecFacts& spec, bool mapped);

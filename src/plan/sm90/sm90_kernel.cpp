@@ -49,7 +49,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add("kFirstVRewriter", kSm90FirstVRewriter);
   constants.add("kVRewriters", sm90.num_raw_stages > 0 ? kSm90VRewriters : 0);
   constants.add("kKRewriters", sm90.spec->upcasts_kv ? kSm90KRewriters : 0);
-  const int packed_heads = sm90_packed_heads(sm90, resolved);
+  const int packed_heads = sm90.packed_heads();
   const bool units = kSm90ConsumerRows % packed_heads != 0;
   constants.add("kGqaShift", units ? 0 : rows_shift(packed_heads));
   constants.add("kUnitPositions", units ? kSm90ConsumerRows / packed_heads : 0);
@@ -109,7 +109,7 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   kernel.threads = sm90.threads();
   kernel.ctas_per_sm = sm90.ctas_per_sm;
   kernel.overlaps = sm90.overlaps;
-  kernel.launch_registers = sm90_launch_registers(sm90);
+  kernel.launch_registers = sm90.launch_registers();
   kernel.smem_bytes = sm90.smem_bytes;
   kernel.smem_map = sm90.smem.map();
   kernel.barriers = sm90.barriers.all();
@@ -120,7 +120,7 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
     kernel.low_constants = constants_of(plan.spec, *sm90.low, 1);
   }
   kernel.parameters = parameters_of(plan, sm90);
-  if (sm90.mapped) plan.map = planned_map(plan.spec, sm90_packed_heads(sm90, plan.spec));
+  if (sm90.mapped) plan.map = planned_map(plan.spec, sm90.packed_heads());
   plan.partials = {.stream_k = sm90.head_stream_k() ? StreamK::kHeads : StreamK::kNone,
                    .cut_rows = sm90.cuts || sm90.stream_k ? sm90.BM : 0};
   add_split_deviation(plan);

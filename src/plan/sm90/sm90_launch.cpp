@@ -21,8 +21,7 @@ namespace {
 
 // The query tiles of a head (or those of packed heads), all sequences together.
 std::int64_t tiles_of_head(const KernelPlan& plan, const LaunchShapes& shapes) {
-  return count_query_tiles(plan.spec, shapes, plan.sm90->BM,
-                           sm90_packed_heads(*plan.sm90, plan.spec));
+  return count_query_tiles(plan.spec, shapes, plan.sm90->BM, plan.sm90->packed_heads());
 }
 
 // The CTAs that run at once.
@@ -33,7 +32,7 @@ int ctas_of(const Sm90Plan& plan, const DeviceShape& device) {
 // What a launch's tiles have to cover, on so many CTAs; 0: in full tiles.
 Sm90Rows rows_of(const KernelPlan& plan, const Sm90Plan& body, const LaunchShapes& shapes,
                  bool whole, int ctas) {
-  const int packed_heads = sm90_packed_heads(body, plan.spec);
+  const int packed_heads = body.packed_heads();
   const std::int64_t rows = packed_rows(shapes.q_len, packed_heads);
   const std::int64_t heads = plan.spec->num_q_heads / packed_heads;
   return {.groups = (rows + kSm90ConsumerRows - 1) / kSm90ConsumerRows,
@@ -120,7 +119,7 @@ PartitionChoice sequence_partitions(const KernelPlan& plan, const LaunchShapes& 
                                     const DeviceShape& device, const SplitWork& work) {
   const Sm90Plan& sm90 = *plan.sm90;
   const std::int32_t even = best_partitions(work, rates_of(sm90), device);
-  const std::int64_t heads = plan.spec->num_q_heads / sm90_packed_heads(sm90, plan.spec);
+  const std::int64_t heads = plan.spec->num_q_heads / sm90.packed_heads();
   // Microseconds, beside the 1 to 3 of a merge that may be for nothing (docs/sm90.md).
   constexpr double kLongLaunch = 50;
   const double bytes =
@@ -138,7 +137,7 @@ PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shap
   const SpecFacts& spec = plan.spec;
   if (const auto fixed = fixed_partitions(spec, shapes)) return {.partitions = *fixed};
   const Sm90Plan& sm90 = *plan.sm90;
-  const std::int64_t heads = spec.num_q_heads / sm90_packed_heads(sm90, spec);
+  const std::int64_t heads = spec.num_q_heads / sm90.packed_heads();
   SplitWork work = split_work(spec, shapes, tiles_of_head(plan, shapes), heads, sm90.BN);
   work.kv_tile_bytes = static_cast<double>(sm90.k_bytes + sm90.v_bytes) *
                        size_of(spec.type_of_kv()) / size_of(spec.qkv_dtype);
@@ -158,7 +157,7 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   const SpecFacts& spec = plan.spec;
   const Sm90Plan& sm90 = *plan.sm90;
   const LaunchShapes& shapes = request.shapes;
-  const int packed_heads = sm90_packed_heads(sm90, spec);
+  const int packed_heads = sm90.packed_heads();
   const std::int64_t heads = spec.num_q_heads / packed_heads;
   if (Status checked = check_query_tiles(spec, request, sm90.BM, packed_heads, heads); !checked) {
     return checked;

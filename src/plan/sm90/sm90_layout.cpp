@@ -149,7 +149,8 @@ std::int64_t sm90_key_scales_bytes(int BN, int v_stages, int raw_stages) {
          std::int64_t{kPublishedBytes} * raw_stages;
 }
 
-void sm90_size_tiles(const SpecFacts& spec, Sm90Plan& plan) {
+void sm90_size_tiles(Sm90Plan& plan) {
+  const SpecFacts& spec = *plan.spec;
   plan.padded_qk_depth = round_up(spec.qk_depth, block_elements(spec));
   plan.padded_ov_depth = round_up(spec.ov_depth, block_elements(spec));
   const Sm90KvBytes kv = sm90_kv_bytes(spec, plan.BN);

@@ -34,7 +34,7 @@ inline constexpr int kSm90StashBytes = 48;
 std::int64_t sm90_key_scales_bytes(int BN, int v_stages, int raw_stages);
 
 /// Sizes the tiles in shared memory, and finds O a place there.
-void sm90_size_tiles(const SpecFacts& spec, Sm90Plan& plan);
+void sm90_size_tiles(Sm90Plan& plan);
 
 /// Shared memory and barriers, in their order.
 void sm90_lay_out(Sm90Plan& plan);

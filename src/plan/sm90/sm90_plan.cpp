@@ -58,10 +58,11 @@ std::vector<Knob<Sm90Plan>> knobs_of(const Sm90Plan& plan) {
   return all;
 }
 
-/// Makes partitions of `keys` keys whole KV tiles: the longest that are, up to the one chosen.
+/// Makes partitions of fixed keys whole KV tiles: the longest that are, up to the one chosen.
 /// Errors: kInvalid for a tile of a tuning row that is none.
-Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
-  if (keys % kPartitionStep != 0) return {};  // not served
+Status fit_partitions(const TuningValues* tuned, Sm90Plan& plan) {
+  const int keys = plan.spec->partition_keys;
+  if (keys == 0 || keys % kPartitionStep != 0) return {};  // none, or not served
   const bool chosen = tuned != nullptr && tuned->contains("BN");
   if (chosen && keys % plan.BN != 0) {
     return spec::invalid("tuning.BN", "BN = {} in a tuning table: partition_keys {} is no multiple",
@@ -80,15 +81,16 @@ Status fit_partitions(int keys, const TuningValues* tuned, Sm90Plan& plan) {
 }
 
 /// What follows from the tile.
-void complete(const SpecFacts& spec, Sm90Traits facts, Sm90Plan& plan) {
+void complete(Sm90Plan& plan) {
+  const SpecFacts& spec = *plan.spec;
   plan.pack_gqa = sm90_packs_gqa(spec, plan.mapped);
   plan.BM = kSm90ConsumerRows * plan.num_consumers;
-  plan.sums_by_product = sm90_sums_by_product(facts | sm90_plan_traits(spec, plan));
-  plan.held_q_steps = sm90_held_q_steps(facts | sm90_plan_traits(spec, plan));
+  plan.sums_by_product = sm90_sums_by_product(sm90_traits(plan));
+  plan.held_q_steps = sm90_held_q_steps(sm90_traits(plan));
   plan.box_keys = spec.page_size > 0 ? std::gcd(spec.page_size, plan.BN) : plan.BN;
-  if (plan.spec->copies_rows) plan.box_keys = 0;
-  sm90_share_registers(spec, facts, plan);
-  sm90_size_tiles(spec, plan);
+  if (spec.copies_rows) plan.box_keys = 0;
+  sm90_share_registers(plan);
+  sm90_size_tiles(plan);
 }
 
 }  // namespace
@@ -102,32 +104,22 @@ void add_sm90(const SpecFacts& /*spec*/, const Sm90Plan& plan, nlohmann::ordered
   if (plan.low != nullptr) add_fields(kSm90Fields, *plan.low, json["small_tile_variant"]);
 }
 
-int sm90_packed_heads(const Sm90Plan& plan, const SpecFacts& spec) {
-  return plan.pack_gqa ? spec.group : 1;
-}
-
 Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tuned) {
-  const SpecFacts& resolved = spec;
-  const Sm90Traits facts = sm90_spec_traits(spec);
-  Sm90Plan plan = sm90_choose_tile(spec, facts);
+  Sm90Plan plan = sm90_choose_tile(spec);
   const std::vector<TuningKnob> untuned = sm90_knobs(plan);
   if (tuned != nullptr) {
     Status status = apply_knobs(knobs_of(plan), "an sm_90a plan", *tuned, plan);
     if (!status) return status.error();
-    if (!resolved.is_e4m3) plan.num_v_stages = plan.num_stages;
+    if (!plan.spec->is_e4m3) plan.num_v_stages = plan.num_stages;
   }
   // NOTE: a row that chooses what is chosen anyway makes the same kernel.
   const bool as_untuned =
       std::ranges::equal(untuned, sm90_knobs(plan), {}, &TuningKnob::chosen, &TuningKnob::chosen);
-  if (resolved.partition_keys > 0) {
-    if (Status fitted = fit_partitions(resolved.partition_keys, tuned, plan); !fitted) {
-      return fitted.error();
-    }
-  }
-  complete(resolved, facts, plan);
-  if (as_untuned && sm90_has_small_tiles(facts | sm90_plan_traits(resolved, plan))) {
+  if (Status fitted = fit_partitions(tuned, plan); !fitted) return fitted.error();
+  complete(plan);
+  if (as_untuned && sm90_has_small_tiles(sm90_traits(plan))) {
     Sm90Plan low = sm90_small_tile(plan);
-    complete(resolved, facts, low);
+    complete(low);
     sm90_lay_out(low);
     plan.low = std::make_shared<const Sm90Plan>(std::move(low));
   }

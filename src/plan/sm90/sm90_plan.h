@@ -12,6 +12,7 @@
 #include "attnjit/plan.h"
 #include "attnjit/tuning.h"
 #include "plan/kernel/fields.h"
+#include "plan/kernel/forward_support.h"
 #include "plan/kernel/memory_layout.h"
 #include "plan/launch/family_launch.h"
 #include "spec/spec_facts.h"
@@ -21,6 +22,7 @@ namespace attnjit {
 /// What the sm_90a template uses. Tiles per depth follow FlashAttention-3 (Shah et al., 2024).
 struct Sm90Plan {
   const SpecFacts* spec = nullptr;  ///< that it is of: the KernelPlan's
+  std::uint64_t spec_traits = 0;    ///< of it (sm90_traits.h)
   int BM = 0;                       ///< query rows per work tile: 64 per consumer warpgroup
   int BN = 0;                       ///< keys per KV tile
   int box_keys = 0;         ///< keys per TMA box of K and V: all of one page; 0 with row_copies
@@ -98,6 +100,9 @@ struct Sm90Plan {
   /// Before the consumers: one loads, and rewrites V; where K is upcast, another one does that.
   int producer_warpgroups() const { return spec->upcasts_kv ? 2 : 1; }
   int threads() const { return 128 * (producer_warpgroups() + num_consumers + idle_warpgroups); }
+  int launch_registers() const { return attnjit::launch_registers(threads() * ctas_per_sm); }
+  /// The query heads in a tile's rows: a group's, or one.
+  int packed_heads() const { return pack_gqa ? spec->group : 1; }
   bool rescales_by_row() const { return spec->partition_keys > 0; }
   /// Bytes of a published work tile (templates/common/work_tiles.cuh), which is stored 16 at a
   /// time.
@@ -185,8 +190,5 @@ PartitionChoice sm90_partitions(const KernelPlan& plan, const LaunchShapes& shap
 Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request, LaunchRecipe& recipe);
 std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan);
 void add_sm90(const SpecFacts& spec, const Sm90Plan& plan, nlohmann::ordered_json& json);
-
-/// The query heads in a tile's rows: a group's, or one.
-int sm90_packed_heads(const Sm90Plan& plan, const SpecFacts& spec);
 
 }  // namespace attnjit

@@ -134,14 +134,9 @@ std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan) {
   return roles;
 }
 
-int sm90_launch_registers(const Sm90Plan& plan) {
-  constexpr int kRegisterFile = 65536;  // of an SM
-  return kRegisterFile / (plan.threads() * plan.ctas_per_sm) / 8 * 8;
-}
-
-void sm90_share_registers(const SpecFacts& spec, Sm90Traits facts, Sm90Plan& plan) {
+void sm90_share_registers(Sm90Plan& plan) {
   // In all no more than the CTA is launched with: 3 x 168, or 4 x 128.
-  const Sm90Traits traits = facts | sm90_plan_traits(spec, plan);
+  const Sm90Traits traits = sm90_traits(plan);
   const auto has = [&](Sm90Trait trait) { return (traits & trait) != 0; };
   const int spare = sm90_first(kSpareRegisters, traits);
   Registers registers{24 + spare, has(kOneConsumer) ? 232 - spare : 240 - spare / 2};
@@ -150,7 +145,7 @@ void sm90_share_registers(const SpecFacts& spec, Sm90Traits facts, Sm90Plan& pla
   } else if (has(kUpcast)) {
     // Consumers have what the two warpgroups before them leave of what the CTA is launched with.
     registers.producer = sm90_first(kUpcastRegisters, traits);
-    const int left = plan.threads() / 128 * sm90_launch_registers(plan) -
+    const int left = plan.threads() / 128 * plan.launch_registers() -
                      plan.producer_warpgroups() * registers.producer;
     registers.consumer = left / plan.num_consumers / 8 * 8;
   } else if (has(kThreeConsumers)) {
@@ -162,7 +157,7 @@ void sm90_share_registers(const SpecFacts& spec, Sm90Traits facts, Sm90Plan& pla
   plan.rematerializes = has(kUpcast) || (has(kE4m3) && registers.producer < 40);
   plan.stashes_list = plan.rematerializes && !has(kKvLens) && !plan.dynamic_schedule;
   plan.rematerializes_rows = sm90_any(kRematerializing, traits);
-  plan.stashes_work = sm90_first(kStash, facts | sm90_plan_traits(spec, plan));
+  plan.stashes_work = sm90_first(kStash, sm90_traits(plan));
   // Four warpgroups were launched with 128 each: the idle one has what a producer has.
   if (plan.idle_warpgroups > 0) plan.consumer_registers = 256 - plan.producer_registers;
 }

@@ -25,10 +25,7 @@ int sm90_copy_warps(const Sm90Plan& plan);
 /// What the warps of a CTA do.
 std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan);
 
-/// Registers per thread at launch: as many as all threads that an SM holds can have.
-int sm90_launch_registers(const Sm90Plan& plan);
-
-/// Shares the registers out between the producer's warps and the consumers'. `facts`: of the spec.
-void sm90_share_registers(const SpecFacts& spec, Sm90Traits facts, Sm90Plan& plan);
+/// Shares the registers out between the producer's warps and the consumers'.
+void sm90_share_registers(Sm90Plan& plan);
 
 }  // namespace attnjit

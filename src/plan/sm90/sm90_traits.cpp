@@ -113,8 +113,10 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
               {kCapped, capped && to128}});
 }
 
-Sm90Traits sm90_plan_traits(const SpecFacts& spec, const Sm90Plan& plan) {
-  return sum({{kSplit, plan.split},
+Sm90Traits sm90_traits(const Sm90Plan& plan) {
+  const SpecFacts& spec = *plan.spec;
+  return plan.spec_traits |
+         sum({{kSplit, plan.split},
               {kStreamK, plan.stream_k},
               {kCuts, plan.cuts},
               {kFixedParts, plan.partition_tiles > 0},

@@ -98,8 +98,8 @@ const Choice& sm90_first(const Sm90Row<Choice> (&rows)[kSize], Sm90Traits traits
   return std::ranges::find_if(rows, [&](const auto& row) { return row.when.fits(traits); })->choice;
 }
 
-/// The facts of a spec, and of its plan so far: only these change with the plan.
+/// The facts of a spec; and with them those of its plan so far, which change with the plan.
 Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved);
-Sm90Traits sm90_plan_traits(const SpecFacts& spec, const Sm90Plan& plan);
+Sm90Traits sm90_traits(const Sm90Plan& plan);
 
 }  // namespace attnjit

@@ -84,15 +84,15 @@ std::string unsupported_e4m3(const SpecFacts& spec, std::string_view why) {
                      to_string(spec.type_of_kv()), spec.upcasts_kv ? "kv_dtype" : "qkv_dtype", why);
 }
 
-std::string unsupported_partitions(const SpecFacts& spec, int step) {
+std::string unsupported_partitions(const SpecFacts& spec) {
   if ((spec.num_partitions > 1 || spec.partition_keys > 0) && spec.accumulate) {
     return fmt::format("a launch that accumulates does not split the keys ({}) yet",
                        spec.partition_keys > 0 ? "partition_keys" : "num_partitions");
   }
-  if (spec.partition_keys % step != 0) {
+  if (spec.partition_keys % kPartitionStep != 0) {
     return fmt::format(
         "partition_keys is {}; the {} template takes multiples of {} keys, the shortest tile",
-        spec.partition_keys, to_string(spec.arch), step);
+        spec.partition_keys, to_string(spec.arch), kPartitionStep);
   }
   return {};
 }

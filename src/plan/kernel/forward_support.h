@@ -37,7 +37,6 @@ std::string unsupported_accumulation(const SpecFacts& spec);
 std::string unsupported_e4m3(const SpecFacts& spec, std::string_view why);
 
 /// What a forward template that splits the keys cannot do of a spec's partitions; empty: nothing.
-/// `step`: the keys of its shortest tile.
-std::string unsupported_partitions(const SpecFacts& spec, int step);
+std::string unsupported_partitions(const SpecFacts& spec);
 
 }  // namespace attnjit

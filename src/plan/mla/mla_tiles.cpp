@@ -19,6 +19,7 @@ namespace {
 
 constexpr int kMaxLatent = 512;  // O of 64 x 512 floats is half of a register file, or of tmem
 constexpr int kMaxHeads = 128;
+static_assert(MlaTiles::kKeys == kPartitionStep);
 
 std::vector<LaunchNumber> numbers_of(const MlaTiles& tiles) {
   const SpecFacts& spec = *tiles.spec;
@@ -174,7 +175,7 @@ std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
     return fmt::format("the kernel of {} interprets no custom code (interpreted) yet", kernel);
   }
   if (std::string reason =
-          first_reason({why_no_types(spec), unsupported_partitions(spec, MlaTiles::kKeys),
+          first_reason({why_no_types(spec), unsupported_partitions(spec),
                         deep ? why_no_deep_shape(spec) : why_no_absorbed_shape(spec)});
       !reason.empty()) {
     return reason;

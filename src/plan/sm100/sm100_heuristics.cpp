@@ -89,7 +89,7 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
   plan.can_take_over = plan.can_persist && !pair && !plan.mapped && !plan.spec->upcasts_kv;
   // NOTE: what interprets is one kernel for all masks, even ones and others. What an expression
   // hides may make its work uneven, but never longer than where nothing is hidden.
-  const bool even = !spec.interpreted && even_work(spec.mask);
+  const bool even = !spec.interpreted && !contains(spec.mask, MaskSpec::Kind::kCausal);
   // NOTE: where each role counts work tiles for itself, as in pairs, each would ask the expression.
   // With one O pairs gain nothing by walking several; with two they do, and walk all KV tiles.
   const bool asks = spec.lists_tiles && !plan.mapped;

@@ -123,11 +123,6 @@ constexpr SmRates kRates{.alone_bytes = 100e3, .shared_bytes = 52e3, .two_ctas =
 
 }  // namespace
 
-bool even_work(const MaskSpec& mask) {
-  if (mask.kind == MaskSpec::Kind::kCausal) return false;
-  return std::all_of(mask.of.begin(), mask.of.end(), even_work);
-}
-
 std::int32_t sm100_partitions(const KernelPlan& plan, const LaunchShapes& shapes,
                               const DeviceShape& device) {
   const SpecFacts& spec = plan.spec;
@@ -173,7 +168,7 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
       static_cast<std::int32_t>(tiles.of_head * heads * request.parts.partitions);
   std::int32_t section_heads = 1;
   // Sequences of one length, or of many.
-  const bool even = even_work(spec.mask) && !spec.lengths_differ;
+  const bool even = !contains(spec.mask, MaskSpec::Kind::kCausal) && !spec.lengths_differ;
   if (!even) {
     // Heads that follow one another share K and V where they are of one group.
     const std::int64_t sharers = body.fuse_gqa ? 1 : spec.group;

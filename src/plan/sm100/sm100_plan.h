@@ -260,9 +260,6 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& spec, const TuningValues* 
 /// Why the template does not serve a spec; empty: it does.
 std::string sm100_unsupported_reason(const ResolvedSpec& spec, const Sm100Plan& sm100);
 
-/// Whether all rows see about as many keys.
-bool even_work(const MaskSpec& mask);
-
 // What a KernelFamily has (plan/family.h).
 Status plan_sm100(const TuningValues* tuned, KernelPlan& plan);
 std::int32_t sm100_partitions(const KernelPlan& plan, const LaunchShapes& shapes,

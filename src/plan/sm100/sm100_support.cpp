@@ -94,7 +94,7 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
         "rope part of another type (rope_dtype) beside blocks of {} bytes but {} (swizzle_bytes)",
         sm100.swizzle_bytes, kRopeSwizzleBytes));
   }
-  if (std::string reason = unsupported_partitions(spec, kPartitionStep); !reason.empty()) {
+  if (std::string reason = unsupported_partitions(spec); !reason.empty()) {
     return reason;
   }
   if (spec.partition_keys > 0 && sm100.softmax_warpgroups == 2 && options.num_qo.value_or(2) != 2) {

@@ -116,8 +116,6 @@ constexpr Sm90Row<Registers> kThreeConsumersRegisters[] = {
 
 }  // namespace
 
-bool sm90_rewrites_kv(const SpecFacts& spec) { return spec.is_e4m3 || spec.upcasts_kv; }
-
 int sm90_copy_warps(const Sm90Plan& plan) { return plan.num_raw_stages > 0 ? 1 : 4; }
 
 std::vector<PlannedKernel::Role> sm90_roles(const Sm90Plan& plan) {

@@ -15,9 +15,6 @@ namespace attnjit {
 inline constexpr int kSm90VRewriters = 3, kSm90KRewriters = 4;
 inline constexpr int kSm90FirstVRewriter = 4 - kSm90VRewriters;
 
-/// Whether K and V are rewritten on their way: transposed, or upcast.
-bool sm90_rewrites_kv(const SpecFacts& spec);
-
 /// The warps that copy K and V row by row: all of the producer's warpgroup, but one where the
 /// others rewrite what comes.
 int sm90_copy_warps(const Sm90Plan& plan);

@@ -5,14 +5,13 @@
 #include "plan/kernel/forward_support.h"
 #include "plan/kernel/signature.h"
 #include "plan/sm90/sm90_plan.h"
-#include "plan/sm90/sm90_roles.h"
 
 namespace attnjit {
 namespace {
 
 /// Why the template does not serve a spec whose K and V are e4m3; empty: it does, or they are not.
 std::string why_no_e4m3(const SpecFacts& spec) {
-  if (!sm90_rewrites_kv(spec)) return {};
+  if (spec.type_of_kv() != Dtype::kE4m3) return {};
   if (spec.qk_depth % 16 != 0 || spec.ov_depth % 16 != 0) {
     return fmt::format(
         "TMA needs rows of whole 16 bytes: qk_depth {} and ov_depth {} of e4m3 must be multiples "
@@ -39,8 +38,8 @@ std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan
     return fmt::format("TMA needs rows of whole 16 bytes: ov_depth {} of e4m3 is no multiple of 16",
                        spec.ov_depth);
   }
-  if (std::string reason = first_reason({unsupported_everywhere(spec), why_no_e4m3(spec),
-                                         unsupported_partitions(spec, kPartitionStep)});
+  if (std::string reason = first_reason(
+          {unsupported_everywhere(spec), why_no_e4m3(spec), unsupported_partitions(spec)});
       !reason.empty()) {
     return reason;
   }

@@ -178,8 +178,8 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
   }
   Status filled = fill_recipe(KernelId::kAttention, ctas, values, recipe);
   // Two SMs that lie side by side ask L2 once for what both read at a time (docs/mla.md).
-  const bool coupled = tiles.couples && m_tiles * packs > 1 && ctas % 2 == 0;
-  if (request.parts.joined || coupled) recipe.cluster[0] = 2;
+  const bool clustered = tiles.clusters_for_l2 && m_tiles * packs > 1 && ctas % 2 == 0;
+  if (request.parts.joined || clustered) recipe.cluster[0] = 2;
   if (filled) forget_partials(plan, request.parts.partitions, recipe);
   return filled;
 }

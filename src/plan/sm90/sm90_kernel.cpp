@@ -73,7 +73,7 @@ std::vector<LaunchNumber> numbers_of(const SpecFacts& spec, const Sm90Plan& sm90
     numbers.push_back(kNumPages);
   }
   // A ragged O comes with its strides, and has no batch.
-  if (sm90.direct_o() && !spec.ragged) {
+  if (sm90.o_from_registers() && !spec.ragged) {
     numbers.insert(numbers.end(), {kOBatchBytes, kORowBytes, kOHeadBytes});
   }
   return numbers;
@@ -83,9 +83,9 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
   const std::vector<LaunchNumber> numbers = numbers_of(plan.spec, sm90);
   std::span<const TensorMapId> maps = kForwardMaps;
   if (sm90.spec->copies_rows) maps = kRowMaps;
-  if (sm90.direct_o()) maps = maps.first(maps.size() - 1);
+  if (sm90.o_from_registers()) maps = maps.first(maps.size() - 1);
   std::vector<KernelParameter> parameters = forward_parameters(plan, maps, numbers);
-  if (sm90.direct_o() && !plan.spec->ragged) {
+  if (sm90.o_from_registers() && !plan.spec->ragged) {
     parameters.push_back(forward_array(plan, BufferId::Kind::kO, "unsigned char"));
   }
   if (sm90.spec->copies_rows) add_key_parameters(plan, parameters);

@@ -171,13 +171,13 @@ void sm90_size_tiles(Sm90Plan& plan) {
   // O is staged in Q's memory where there is another Q to go on with, otherwise in what is left.
   const std::int64_t block_bytes = std::int64_t{plan.BM} * kBoxRowBytes;
   const int blocks = output_blocks(spec);
-  const bool fits_q = plan.direct_o() || blocks * block_bytes <= plan.q_bytes;
+  const bool fits_q = plan.o_from_registers() || blocks * block_bytes <= plan.q_bytes;
   const auto left = [&](int q_stages) {
     return room - q_stages * plan.q_bytes - stages_bytes - other_bytes;
   };
   if (left(2) < (fits_q ? 0 : block_bytes)) plan.num_q_stages = 1;
   plan.o_blocks = 0;
-  if (!plan.direct_o() && (plan.num_q_stages == 1 || !fits_q)) {
+  if (!plan.o_from_registers() && (plan.num_q_stages == 1 || !fits_q)) {
     plan.o_blocks = static_cast<int>(
         std::clamp<std::int64_t>(left(plan.num_q_stages) / block_bytes, fits_q ? 0 : 1, blocks));
   }
@@ -187,7 +187,7 @@ void sm90_lay_out(Sm90Plan& plan) {
   using enum Region;
   add_barriers(plan, plan.barriers);
   // O is staged in Q's memory where it has none, and does not leave from registers.
-  const bool o_in_q = !plan.direct_o() && plan.o_blocks == 0;
+  const bool o_in_q = !plan.o_from_registers() && plan.o_blocks == 0;
   MemoryLayout& smem = plan.smem;
   smem.add_stages(kQ, o_in_q ? "Q and O {}" : "Q {}", plan.num_q_stages, plan.q_bytes);
   smem.add_stages(kK, "K {}", plan.num_stages, plan.k_bytes);

@@ -96,7 +96,7 @@ struct Sm90Plan {
   /// (templates/common/cut_table.cuh). Partitions are then those CTAs.
   bool has_slots() const { return cuts || (stream_k && !spec->lengths_differ); }
   /// O is f32, is staged nowhere, and leaves from registers.
-  bool direct_o() const { return spec->o_dtype == Dtype::kF32; }
+  bool o_from_registers() const { return spec->o_dtype == Dtype::kF32; }
   /// Before the consumers: one loads, and rewrites V; where K is upcast, another one does that.
   int producer_warpgroups() const { return spec->upcasts_kv ? 2 : 1; }
   int threads() const { return 128 * (producer_warpgroups() + num_consumers + idle_warpgroups); }

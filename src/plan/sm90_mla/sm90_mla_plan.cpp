@@ -30,7 +30,7 @@ void lay_out(Sm90MlaPlan& plan) {
   // NOTE: not where K is upcast: consumers have no registers for it, and spilled 48 bytes; and a
   // CTA that upcasts for another one has that as its cluster's.
   tiles.joins = tiles.stream_k && tiles.cluster == 1 && tiles.upcast_blocks == 0;
-  tiles.couples = tiles.cluster == 1 && !tiles.own_v();
+  tiles.clusters_for_l2 = tiles.cluster == 1 && !tiles.own_v();
   // One lane of each warp that read it releases memory; what V has not of K, such as the rope's
   // block, is of the warpgroup that makes S. What a CTA upcasts for the other, both release to
   // it.

@@ -105,7 +105,7 @@ enum class LaunchNumber : std::uint8_t {
   kFirstTiles,    ///< sm_90: a head's query tiles of the first kind
   kSecondTiles,   ///< sm_90: those of the first and second kind
   kTileGrowth,    ///< sm_90: groups that a kind has more than the one before
-  kLowBody,       ///< sm_90: 1 for the body of low query tiles
+  kSmallTile,     ///< sm_90: 1 for the small-tile variant
   kEvenParts,     ///< absorbed MLA: of each sequence, where they are about as long as one another
   kJoined,        ///< absorbed MLA: 1 where two CTAs have half of each even part, and join these
   kTotalHeads,    ///< sm_100: heads, or groups of them, of the whole batch
@@ -248,8 +248,8 @@ struct PlannedKernel {
   int launch_registers = 0;  ///< per thread at launch: what setmaxnreg budgets start from
 
   std::vector<ConfigConstant> constants;
-  /// Those of a second body of the entry, Config::Low, which a launch may choose; empty: none.
-  std::vector<ConfigConstant> low_constants;
+  /// Those of the small-tile variant, Config::SmallTile, which a launch may choose; empty: none.
+  std::vector<ConfigConstant> small_tile_constants;
   std::vector<KernelParameter> parameters;
   std::vector<MemoryRange> smem_map;
   std::vector<MemoryRange> tmem_map;

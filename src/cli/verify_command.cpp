@@ -177,7 +177,7 @@ Status check_alone(const VerifyArguments& arguments, Arch arch) {
 bool runs_small_tiles(const PlannedKernel& kernel, const LaunchRecipe& launch) {
   for (std::size_t i = 0; i < kernel.parameters.size(); ++i) {
     const auto* number = std::get_if<LaunchNumber>(&kernel.parameters[i].source);
-    if (number != nullptr && *number == LaunchNumber::kLowBody)
+    if (number != nullptr && *number == LaunchNumber::kSmallTile)
       return std::get<std::int32_t>(launch.args.at(i).value) != 0;
   }
   return false;
@@ -203,7 +203,7 @@ std::vector<TimedKernel> timed_kernels(const CompiledKernel& compiled, const Ker
     }
     const PlannedKernel& planned = plan.kernels.at(launch.kernel);
     if (runs_small_tiles(planned, launch)) {
-      name_small_tiles(*plan.sm90->low, kernel);
+      name_small_tiles(*plan.sm90->small_tile, kernel);
     } else {
       kernel.roles = planned.roles;
       kernel.barriers = planned.barriers;

@@ -196,9 +196,9 @@ std::vector<TemplateValue> kernel_values(const PlannedKernel& kernel, const Stru
   for (const ConfigConstant& constant : kernel.constants) {
     constants.push_back(declaration(constant));
   }
-  if (!kernel.low_constants.empty()) {
-    constants.emplace_back("  struct Low {");
-    for (const ConfigConstant& constant : kernel.low_constants) {
+  if (!kernel.small_tile_constants.empty()) {
+    constants.emplace_back("  struct SmallTile {");
+    for (const ConfigConstant& constant : kernel.small_tile_constants) {
       constants.push_back("  " + declaration(constant));
     }
     constants.emplace_back("  };");

@@ -13,7 +13,7 @@
 //   const float* output_scale                        where O is e4m3
 //   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, paired_units; float scale
 //   int tile_groups, first_tiles, second_tiles, tile_growth
-//   int low_body                                     where there is a Config::Low
+//   int small_tile                                   where there is a Config::SmallTile
 //   ClaimWords* claims                               where tiles are claimed (common/claims.cuh)
 // Where sequences differ in length (pages, ragged batches) it has, for m_tiles to tile_growth,
 //   const int* kv_lens; int batch                    of each; q_len and kv_len are the longest's
@@ -173,10 +173,10 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
 ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   name_accumulators<Config>();
-  if constexpr (requires { typename Config::Low; }) {
-    name_accumulators<typename Config::Low>();
-    if (arguments.low_body != 0) {
-      run_body<typename Config::Low, Mask, ScoreMod>(arguments, params);
+  if constexpr (requires { typename Config::SmallTile; }) {
+    name_accumulators<typename Config::SmallTile>();
+    if (arguments.small_tile != 0) {
+      run_body<typename Config::SmallTile, Mask, ScoreMod>(arguments, params);
       return;
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A consumer's accumulators, and what it holds of Q: PTX registers with names of their own. O has
 // o0_0, o0_1, .. and for a second product's columns o1_0, o1_1, ..; S has s0_0, s0_1, .., and Q
-// q0_0, q0_1, ... A second body of the kernel has o2_, o3_, s1_ and q1_.
+// q0_0, q0_1, ... The small-tile variant of the kernel has o2_, o3_, s1_ and q1_.
 //
 // NOTE: for compile time. As a variable O is 64 values or more that the optimiser carries through
 // each loop, wait and product, which was a fifth of its work, and S is as many in each statement of

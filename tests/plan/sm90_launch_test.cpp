@@ -254,11 +254,11 @@ TEST(Sm90Launch, UnevenTilesAreDealtOutInRuns) {
   };
   EXPECT_EQ(parts(1, 32000), 132);
   EXPECT_EQ(parts(1, 20000), 132);
-  EXPECT_EQ(parts(2, 16000), 1);  // the second body's tiles are even enough
+  EXPECT_EQ(parts(2, 16000), 1);  // the small-tile variant's are even enough
   const KernelPlan plan = plan_of(spec);
   const auto whole = one_launch(plan, shapes_of(16000), {}, {});
   ASSERT_TRUE(whole.ok()) << whole.error().to_string();
-  EXPECT_EQ(number_of(plan, *whole, LaunchNumber::kLowBody), 1);
+  EXPECT_EQ(number_of(plan, *whole, LaunchNumber::kSmallTile), 1);
   EXPECT_EQ(parts(64, 4096), 1);
   EXPECT_EQ(parts(1, 100), 1);
   EXPECT_EQ(parts(16, 1 << 29), 1);
@@ -317,7 +317,7 @@ TEST(Sm90Launch, TheChoiceHandsItsTilesOn) {
   }
 }
 
-// Of many heads, where 256 rows are two tiles of the second body for one and a third of the
+// Of many heads, where 256 rows are two tiles of the small-tile variant for one and a third of the
 // first's.
 TEST(Sm90Launch, ShortSequencesTakeTheSecondBody) {
   AttentionSpec spec = sm90_spec(128);
@@ -332,7 +332,7 @@ TEST(Sm90Launch, ShortSequencesTakeTheSecondBody) {
     shapes.q_len = shapes.kv_len = rows;
     const auto launch = one_launch(plan, shapes, {}, {});
     ASSERT_TRUE(launch.ok()) << launch.error().to_string();
-    EXPECT_EQ(number_of(plan, *launch, LaunchNumber::kLowBody), low) << rows;
+    EXPECT_EQ(number_of(plan, *launch, LaunchNumber::kSmallTile), low) << rows;
   }
 }
 

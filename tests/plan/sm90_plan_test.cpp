@@ -346,36 +346,36 @@ TEST(Sm90Plan, DecodesHaveABodyOfTheirOwn) {
   }
 }
 
-// A second body compiles as long as the first: those have one that gain by it.
-TEST(Sm90Plan, DenseKernelsThatGainByItHaveALowBody) {
+// A small-tile variant compiles as long as the first: those have one that gain by it.
+TEST(Sm90Plan, DenseKernelsThatGainByItHaveASmallTileVariant) {
   AttentionSpec spec = sm90_spec(128);
   const KernelPlan plan = plan_of(spec);
-  ASSERT_NE(plan.sm90->low, nullptr);
-  const Sm90Plan& low = *plan.sm90->low;
+  ASSERT_NE(plan.sm90->small_tile, nullptr);
+  const Sm90Plan& low = *plan.sm90->small_tile;
   EXPECT_EQ(low.threads(), plan.sm90->threads());
   EXPECT_LE(low.smem_bytes, plan.main().smem_bytes);
   EXPECT_LE((1 + low.idle_warpgroups) * low.producer_registers +
                 low.num_consumers * low.consumer_registers,
             low.threads() / 128 * plan.main().launch_registers);
-  EXPECT_EQ(plan_of(sm90_spec(64)).sm90->low, nullptr);
-  EXPECT_EQ(plan_of(sm90_spec(192)).sm90->low, nullptr);
+  EXPECT_EQ(plan_of(sm90_spec(64)).sm90->small_tile, nullptr);
+  EXPECT_EQ(plan_of(sm90_spec(192)).sm90->small_tile, nullptr);
   for (const auto change : {+[](AttentionSpec& one) { one.page_size = 64; },
                             +[](AttentionSpec& one) { one.ragged = true; },
                             +[](AttentionSpec& one) { one.num_partitions = 2; },
                             +[](AttentionSpec& one) { one.mask.kind = MaskSpec::Kind::kCausal; }}) {
     AttentionSpec other = spec;
     change(other);
-    EXPECT_EQ(plan_of(other).sm90->low, nullptr);
+    EXPECT_EQ(plan_of(other).sm90->small_tile, nullptr);
   }
   // Of a launch that chooses not to split.
   spec.num_partitions = 0;
   const KernelPlan chooses = plan_of(spec);
-  ASSERT_NE(chooses.sm90->low, nullptr);
-  EXPECT_FALSE(chooses.sm90->low->split);
+  ASSERT_NE(chooses.sm90->small_tile, nullptr);
+  EXPECT_FALSE(chooses.sm90->small_tile->split);
   spec.mask.kind = MaskSpec::Kind::kCausal;
-  ASSERT_NE(plan_of(spec).sm90->low, nullptr);
+  ASSERT_NE(plan_of(spec).sm90->small_tile, nullptr);
   spec.mask = mask_of(MaskSpec::Kind::kSlidingWindow);
-  EXPECT_EQ(plan_of(spec).sm90->low, nullptr);
+  EXPECT_EQ(plan_of(spec).sm90->small_tile, nullptr);
 }
 
 // It leaves from registers: no memory is its own or Q's, and the tiles are those of 16 bits.
@@ -410,7 +410,7 @@ TEST(Sm90Plan, SoftcapsHaveThreeConsumersOfShortTiles) {
     EXPECT_EQ(plan.sm90->num_consumers, 3);
     EXPECT_EQ(plan.sm90->BN, 64);
     EXPECT_FALSE(plan.sm90->ping_pong);
-    EXPECT_EQ(plan.sm90->low, nullptr);
+    EXPECT_EQ(plan.sm90->small_tile, nullptr);
   }
   // Other depths and types, and what takes registers, have two of longer ones.
   const auto consumers_of = [&](void (*change)(AttentionSpec&)) {

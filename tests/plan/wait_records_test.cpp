@@ -18,7 +18,7 @@ KernelPlan recording_plan(Arch arch, std::optional<bool> debug_waits) {
   spec.arch = arch;
   spec.num_q_heads = 4;
   spec.qk_depth = 128;
-  spec.mask.kind = MaskSpec::Kind::kCausal;  // without one there is a second body
+  spec.mask.kind = MaskSpec::Kind::kCausal;  // without one there is a small-tile variant
   PlanOptions options;
   options.debug_waits = debug_waits;
   Result<KernelPlan> made = plan(spec, options);

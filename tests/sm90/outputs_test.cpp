@@ -87,10 +87,10 @@ TEST_F(Sm90Outputs, OfFloatsAtEveryDepth) {
   if (in_proof()) expect_passes(upcast, {{{141}, {300}}});
 }
 
-// The launch has few query tiles, which the second body of the kernel has.
+// The launch has few query tiles, which the small-tile variant of the kernel has.
 TEST_F(Sm90Outputs, OfFloatsOfBothBodies) {
   const AttentionSpec spec = floats_spec(128, mask_of(Kind::kNull));
-  ASSERT_NE(plan(spec)->sm90->low, nullptr);
+  ASSERT_NE(plan(spec)->sm90->small_tile, nullptr);
   expect_passes(spec, {{{128}, {300}}, {{600}, {300}}});
 }
 

@@ -14,7 +14,7 @@ using namespace kernel_test;
 class Sm90Tilings : public KernelTest {
  protected:
   // What some of the launches had: tiles that are lower than full ones; of several kinds, and which
-  // way these grow; no order by length; the kernel's second body.
+  // way these grow; no order by length; the kernel's small-tile variant.
   struct Seen {
     bool lower = false, falling = false, rising = false, unordered = false, small_tiles = false;
   };
@@ -36,7 +36,8 @@ class Sm90Tilings : public KernelTest {
       const auto number = [&](LaunchNumber one) {
         return number_of(plan, sequence.launches.front(), one);
       };
-      if (plan.sm90->low != nullptr) seen.small_tiles |= number(LaunchNumber::kLowBody) != 0;
+      if (plan.sm90->small_tile != nullptr)
+        seen.small_tiles |= number(LaunchNumber::kSmallTile) != 0;
       const bool kinds = number(LaunchNumber::kFirstTiles) < number(LaunchNumber::kMTiles);
       const bool grows = number(LaunchNumber::kTileGrowth) > 0;
       seen.lower |= number(LaunchNumber::kTileGroups) < plan.sm90->num_consumers;
@@ -74,9 +75,9 @@ TEST_F(Sm90Tilings, RowsThatSeeMoreKeys) {
   EXPECT_FALSE(expect_right_on(spec_of(256, Kind::kCausal, 1), {{300}, {280}}, {132}).lower);
 }
 
-// Of depth 128 without a mask: the second body, whose tiles have two groups of rows and 128 keys;
-// and of causal kernels that choose their parts.
-TEST_F(Sm90Tilings, LowBody) {
+// Of depth 128 without a mask: the small-tile variant, whose tiles have two groups of rows and 128
+// keys; and of causal kernels that choose their parts.
+TEST_F(Sm90Tilings, SmallTileVariant) {
   AttentionSpec spec = spec_of(128, Kind::kNull);
   EXPECT_TRUE(expect_right_on(spec, {{250, 250}, {256, 256}}, {1, 3}).small_tiles);
   EXPECT_TRUE(expect_right_on(spec, {{70}, {0}}, {1}).small_tiles);

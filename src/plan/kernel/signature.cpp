@@ -46,7 +46,7 @@ constexpr auto kNumbers = [] {
                                    {kFirstTiles, "first_tiles"},
                                    {kSecondTiles, "second_tiles"},
                                    {kTileGrowth, "tile_growth"},
-                                   {kLowBody, "low_body"},
+                                   {kSmallTile, "small_tile"},
                                    {kEvenParts, "even_parts"},
                                    {kJoined, "joined"},
                                    {kTotalHeads, "total_heads"},

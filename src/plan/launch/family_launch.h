@@ -27,7 +27,7 @@ struct QueryTiling {
   bool operator==(const QueryTiling&) const = default;
 };
 
-/// The tiles of a launch, and whether the kernel's second body computes them.
+/// The tiles of a launch, and whether the kernel's small-tile variant computes them.
 struct LaunchTiles {
   bool small_tiles = false;
   QueryTiling tiling;

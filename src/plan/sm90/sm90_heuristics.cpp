@@ -115,7 +115,7 @@ constexpr Sm90Case kHoldsQ[] = {
     {kSimple | kSoftcap | kAt256 | kSums | kTwoConsumers | kShortTile, kRowCopies},
 };
 
-// NOTE: beside the loops of stream-K ranges, two bodies with ALiBi spill. A second body of a
+// NOTE: beside the loops of stream-K ranges, two bodies with ALiBi spill. A small-tile variant of a
 // softcap was not timed, and takes as long to compile as the first.
 constexpr Sm90Case kHasSmallTiles[] = {
     {kThreeConsumers | kStreamK | kIdentity | kSimple, kTo96 | kKvLens},
@@ -267,15 +267,15 @@ int sm90_held_q_steps(Sm90Traits traits) { return sm90_any(kHoldsQ, traits) ? 3 
 bool sm90_has_small_tiles(Sm90Traits traits) { return sm90_any(kHasSmallTiles, traits); }
 
 Sm90Plan sm90_small_tile(const Sm90Plan& plan) {
-  Sm90Plan low = plan;
-  low.split = low.stream_k = false;
-  low.num_consumers = 2;
-  low.idle_warpgroups = plan.num_consumers - low.num_consumers;
-  low.BN = 128;
-  low.num_stages = 2;
-  low.num_v_stages = 2;
-  low.num_q_stages = 2;
-  return low;
+  Sm90Plan small = plan;
+  small.split = small.stream_k = false;
+  small.num_consumers = 2;
+  small.idle_warpgroups = plan.num_consumers - small.num_consumers;
+  small.BN = 128;
+  small.num_stages = 2;
+  small.num_v_stages = 2;
+  small.num_q_stages = 2;
+  return small;
 }
 
 }  // namespace attnjit

@@ -28,13 +28,14 @@ bool sm90_sums_by_product(Sm90Traits traits);
 /// bits up to nine steps of sixteen gained 1.4 % at most. All measured: docs/performance-sm90.md.
 int sm90_held_q_steps(Sm90Traits traits);
 
-/// Whether a kernel has a second body. Full tiles of three consumers' rows waste what launches of
-/// few or short sequences do not have. Where keys are hidden, tiles of fewer groups even out most
-/// of that, and only a kernel that chooses its parts at launch pays for it with the time that it
-/// compiles in.
+/// Whether a kernel has a small-tile variant. Full tiles of three consumers' rows waste what
+/// launches of few or short sequences do not have. Where keys are hidden, tiles of fewer groups
+/// even out most of that, and only a kernel that chooses its parts at launch pays for it with the
+/// time that it compiles in.
 bool sm90_has_small_tiles(Sm90Traits traits);
 
-/// The tile of the second body, which has as many threads, for launches that do not split the keys.
+/// The tile of the small-tile variant, which has as many threads, for launches that do not split
+/// the keys.
 /// @pre plan is not laid out.
 Sm90Plan sm90_small_tile(const Sm90Plan& plan);
 

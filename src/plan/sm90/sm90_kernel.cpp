@@ -35,7 +35,7 @@ constexpr std::pair<Region, const char*> kOffsets[] = {{Region::kQ, "kQOffset"},
                                                        {Region::kKeyScales, "kKeyScalesOffset"},
                                                        {Region::kBarriers, "kBarrierOffset"}};
 
-/// The members of Config, or of Config::Low (body 1).
+/// The members of Config, or of Config::SmallTile (body 1).
 std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm90Plan& sm90,
                                          int body) {
   Constants constants;
@@ -66,7 +66,7 @@ std::vector<LaunchNumber> numbers_of(const SpecFacts& spec, const Sm90Plan& sm90
   std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen};
   add_work_numbers(spec, sm90.split, sm90.spec->lengths_differ, numbers);
   if (sm90.head_stream_k()) numbers.push_back(kEvenParts);
-  if (sm90.low != nullptr) numbers.push_back(kLowBody);
+  if (sm90.small_tile != nullptr) numbers.push_back(kSmallTile);
   if (sm90.spec->copies_rows) {
     numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());
   } else if (sm90.spec->key_scales && spec.has_page_table) {
@@ -115,9 +115,9 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
   kernel.barriers = sm90.barriers.all();
   kernel.roles = sm90_roles(sm90);
   kernel.constants = constants_of(plan.spec, sm90, 0);
-  if (sm90.low != nullptr) {
-    kernel.smem_bytes = std::max(kernel.smem_bytes, sm90.low->smem_bytes);
-    kernel.low_constants = constants_of(plan.spec, *sm90.low, 1);
+  if (sm90.small_tile != nullptr) {
+    kernel.smem_bytes = std::max(kernel.smem_bytes, sm90.small_tile->smem_bytes);
+    kernel.small_tile_constants = constants_of(plan.spec, *sm90.small_tile, 1);
   }
   kernel.parameters = parameters_of(plan, sm90);
   if (sm90.mapped) plan.map = planned_map(plan.spec, sm90.packed_heads());

@@ -58,9 +58,9 @@ LaunchTiles tiles_of(const KernelPlan& plan, const LaunchShapes& shapes, const D
   const Sm90Plan& first = *plan.sm90;
   const QueryTiling tiling = tiling_of(first);
   // Without a time: so many tiles that full ones are even enough.
-  if (first.low == nullptr || splits || tiling.time == 0) return {false, tiling};
-  const QueryTiling low = tiling_of(*first.low);
-  if (low.time < kSm90Worthwhile * tiling.time) return {true, low};
+  if (first.small_tile == nullptr || splits || tiling.time == 0) return {false, tiling};
+  const QueryTiling small = tiling_of(*first.small_tile);
+  if (small.time < kSm90Worthwhile * tiling.time) return {true, small};
   return {false, tiling};
 }
 
@@ -106,7 +106,7 @@ std::int32_t stream_k_ranges(const KernelPlan& plan, const LaunchShapes& shapes,
     constexpr double kFlop = 6.1e6;
     constexpr double kAllBusy = 1.07;
     const double key = 2.0 * sm90.BM * (plan.spec->qk_depth + plan.spec->ov_depth) / kFlop;
-    // The second body is as unusual as ranges are.
+    // The small-tile variant is as unusual as ranges are.
     const double worthwhile = unsplit.small_tiles ? 1.0 : kSm90Worthwhile;
     if (kAllBusy * sm90_stream_k_time(rows) + merged / key >= worthwhile * whole) return 1;
   }
@@ -166,7 +166,7 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   const LaunchTiles tiles = request.parts.whole && !splits
                                 ? *request.parts.whole
                                 : tiles_of(plan, shapes, request.device, splits);
-  const Sm90Plan& body = tiles.small_tiles ? *sm90.low : sm90;
+  const Sm90Plan& body = tiles.small_tiles ? *sm90.small_tile : sm90;
   const QueryTiling& tiling = tiles.tiling;
   const std::int64_t of_heads = sm90.spec->lengths_differ
                                     ? tiles_of_head(plan, shapes)
@@ -193,7 +193,8 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
   const bool by_heads = tiling.order == QueryTiling::Order::kHeads;
   set_work_numbers(request, tiling, total_tiles, by_heads ? -1 : shares.paired_units,
                    values.numbers);
-  values.numbers.set(LaunchNumber::kLowBody, std::int32_t{&body == sm90.low.get() ? 1 : 0});
+  values.numbers.set(LaunchNumber::kSmallTile,
+                     std::int32_t{&body == sm90.small_tile.get() ? 1 : 0});
   set_map_numbers(request, spec, values.numbers);
   Status filled =
       fill_recipe(KernelId::kAttention, static_cast<std::uint32_t>(shares.ctas), values, recipe);

@@ -101,7 +101,8 @@ std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan) {
 
 void add_sm90(const SpecFacts& /*spec*/, const Sm90Plan& plan, nlohmann::ordered_json& json) {
   add_fields(kSm90Fields, plan, json);
-  if (plan.low != nullptr) add_fields(kSm90Fields, *plan.low, json["small_tile_variant"]);
+  if (plan.small_tile != nullptr)
+    add_fields(kSm90Fields, *plan.small_tile, json["small_tile_variant"]);
 }
 
 Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tuned) {
@@ -118,10 +119,10 @@ Result<Sm90Plan> make_sm90_plan(const ResolvedSpec& spec, const TuningValues* tu
   if (Status fitted = fit_partitions(tuned, plan); !fitted) return fitted.error();
   complete(plan);
   if (as_untuned && sm90_has_small_tiles(sm90_traits(plan))) {
-    Sm90Plan low = sm90_small_tile(plan);
-    complete(low);
-    sm90_lay_out(low);
-    plan.low = std::make_shared<const Sm90Plan>(std::move(low));
+    Sm90Plan small = sm90_small_tile(plan);
+    complete(small);
+    sm90_lay_out(small);
+    plan.small_tile = std::make_shared<const Sm90Plan>(std::move(small));
   }
   sm90_lay_out(plan);
   return plan;

@@ -85,9 +85,9 @@ struct Sm90Plan {
   int exp2_fma_pairs = 0;        ///< of a row's pairs in a thread, whose 2^x the FMA pipe computes
   double p_bias = 0;             ///< log2: P is scaled by 2^this: its type keeps small ones
 
-  /// A second body of the kernel, for launches that have low query tiles; null: there is none. It
-  /// has fewer consumers, with more registers and longer KV tiles.
-  std::shared_ptr<const Sm90Plan> low;
+  /// The small-tile variant of the kernel, for launches that have low query tiles; null: there is
+  /// none. It has fewer consumers, with more registers and longer KV tiles.
+  std::shared_ptr<const Sm90Plan> small_tile;
 
   /// Whether its stream-K ranges are over sequences, whose heads have keys of their own
   /// (templates/common/sequence_ranges.cuh).

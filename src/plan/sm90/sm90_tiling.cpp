@@ -221,12 +221,12 @@ double time_of_head(const Sm90Rows& rows, const TileTimes& times) {
 }
 
 QueryTiling best_of_growing_rows(const Sm90Rows& rows) {
-  // Rounds of the CTAs from which on full tiles are even enough. The second body has up to twice
-  // the tiles of the first that it is compared with.
+  // Rounds of the CTAs from which on full tiles are even enough. The small-tile variant has up to
+  // twice the tiles of the first that it is compared with.
   const std::int64_t many_rounds = rows.small_tiles ? 6 : 3;
   // Tiles of a head from which on pairs of them are worth it.
   constexpr std::int32_t kPairedTiles = 3;
-  // Tiles of a head up to which those of the second body may be the better ones.
+  // Tiles of a head up to which those of the small-tile variant may be the better ones.
   constexpr std::int32_t kFewTiles = 4;
   const TileTimes times(rows);
   QueryTiling best = even_tiling(rows, rows.consumers);

@@ -19,13 +19,13 @@ struct Sm90Rows {
   double fewer_keys = 0;    ///< that the first rows see less
   bool pair_tiles = false;  ///< later rows see more keys
   int consumers = 0;
-  bool small_tiles = false;  ///< the kernel's second body
+  bool small_tiles = false;  ///< the kernel's small-tile variant
   int tile_keys = 1;         ///< of a KV tile
   int ctas = 1;              ///< that run at once; 0: full tiles are wanted
 };
 
-/// What other tiles than full ones, or those of the second body, take at most of the time: the
-/// model is no nearer.
+/// What other tiles than full ones, or those of the small-tile variant, take at most of the time:
+/// the model is no nearer.
 inline constexpr double kSm90Worthwhile = 0.98;
 
 /// The tiles that take the least time.

@@ -32,7 +32,7 @@ constexpr bool deals_head_ranges() {
 /// Otherwise they are the uniform splits.
 template <class Arguments>
 ATTNJIT_DEVICE bool asks_lengths(const Arguments& arguments) {
-  return arguments.partitions > arguments.even_parts;
+  return arguments.partitions > arguments.uniform_splits;
 }
 /// Whether the parts of a launch of several partitions lie in slots of CTAs; otherwise each
 /// partition has a part of each row.

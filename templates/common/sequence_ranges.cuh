@@ -77,18 +77,18 @@ struct SequenceRanges : SequenceLengths<Config, true, Arguments> {
     }
     return units_of(reached(sequence));
   }
-  /// What the n-th query tile is where each sequence has `parts` even parts.
-  struct EvenTile {
+  /// What the n-th query tile is where each sequence has `parts` uniform splits.
+  struct UniformTile {
     int sequence, part, rank;
   };
-  ATTNJIT_DEVICE EvenTile even_tile(int n, int parts) const {
+  ATTNJIT_DEVICE UniformTile uniform_tile(int n, int parts) const {
     const int tiles = this->tiles();
     const int all_parts = quotient(n, tiles);  // before this one
     const int sequence = quotient(all_parts, parts);
     return {sequence, all_parts - sequence * parts, n - all_parts * tiles};
   }
-  /// The query tiles of all even parts.
-  ATTNJIT_DEVICE int even_tiles(int parts) const {
+  /// The query tiles of all uniform splits.
+  ATTNJIT_DEVICE int uniform_tiles(int parts) const {
     return arguments.batch * parts * this->tiles() * (joins<Config>(arguments) ? 2 : 1);
   }
   ATTNJIT_DEVICE WorkTile work_tile(int sequence, int rank) const {
@@ -147,12 +147,12 @@ struct RangeFinder : SequenceRanges<Config, Mask, Arguments, Params> {
  private:
   ATTNJIT_DEVICE static int ceil_quotient(int a, int b) { return quotient(a + b - 1, b); }
   ATTNJIT_DEVICE ListPlace uniform() const {
-    return {{worker<Config>(), 0, arguments.even_parts, 0}};
+    return {{worker<Config>(), 0, arguments.uniform_splits, 0}};
   }
 
-  /// Whether even parts, by which a CTA has `even` units, serve as well as ranges of `length`. A
-  /// range begins with a piece of another sequence, which takes time to begin and to merge. And on
-  /// an H200 ranges that were 3 % shorter took as long (docs/performance-mla.md).
+  /// Whether uniform splits, by which a CTA has `even` units, serve as well as ranges of `length`.
+  /// A range begins with a piece of another sequence, which takes time to begin and to merge. And
+  /// on an H200 ranges that were 3 % shorter took as long (docs/performance-mla.md).
   ATTNJIT_DEVICE static bool are_even(int even, int length) {
     return even <= length + (length >> 4) + kBetween;
   }
@@ -191,10 +191,10 @@ struct SequenceRangeList : SequenceRanges<Config, Mask, Arguments, Params> {
   using Base::kBetween;
   using Base::kHeads;
 
-  int begin;     ///< the first unit of the sequence; or, of even parts, a query tile of a part
+  int begin;     ///< the first unit of the sequence; or, of uniform splits, a query tile of a part
   int sequence;  ///< the next one; nothing where parts are even
   int left;  ///< units of the range, of which the last ranges may have fewer, and a range that ends
-             ///< before a sequence's first none; or even parts
+             ///< before a sequence's first none; or uniform splits
   int length;  ///< of each range; 0: parts are even
 
   ATTNJIT_DEVICE SequenceRangeList(const Arguments& launch, const Params& user, const ListPlace& at)
@@ -204,7 +204,7 @@ struct SequenceRangeList : SequenceRanges<Config, Mask, Arguments, Params> {
   }
 
   ATTNJIT_DEVICE bool done() const {
-    if (length == 0) return begin >= this->even_tiles(left);
+    if (length == 0) return begin >= this->uniform_tiles(left);
     return left <= 0 || sequence >= arguments.batch;
   }
   /// The work; the list then stands at what follows. NOTE: both at once, so that a warp keeps few
@@ -224,7 +224,7 @@ struct SequenceRangeList : SequenceRanges<Config, Mask, Arguments, Params> {
   ATTNJIT_DEVICE WorkTile tile_of_even_part() {
     const int parts = left;
     const bool joined = joins<Config>(arguments);
-    const auto [of, part, rank] = this->even_tile(joined ? begin >> 1 : begin, parts);
+    const auto [of, part, rank] = this->uniform_tile(joined ? begin >> 1 : begin, parts);
     WorkTile work = this->work_tile(of, rank);
     const KvTiles reached = reached_by(work);
     const int units = this->units_of(reached);
@@ -270,7 +270,7 @@ struct SequenceRangeList : SequenceRanges<Config, Mask, Arguments, Params> {
     return this->reached(work.batch);
   }
 
-  /// Passes over even parts of sequences that have no rows.
+  /// Passes over uniform splits of sequences that have no rows.
   ATTNJIT_DEVICE void pass_over() {
     if constexpr (Config::kRagged) {
       const int of_sequence = left * this->tiles();

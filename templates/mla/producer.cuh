@@ -208,8 +208,8 @@ struct Producer {
   ATTNJIT_DEVICE bool loads_q_at_once() const {
     if constexpr (kMayLoadQAtOnce<Config>) {
       if (asks_lengths(arguments)) return false;
-      return SequenceRanges<Config, Mask, Arguments, Params>{{arguments}, params}.even_tiles(
-                 arguments.even_parts) <= workers<Config>();
+      return SequenceRanges<Config, Mask, Arguments, Params>{{arguments}, params}.uniform_tiles(
+                 arguments.uniform_splits) <= workers<Config>();
     }
     return false;
   }
@@ -218,7 +218,7 @@ struct Producer {
     if (!loads_q_at_once()) return;
     const SequenceRanges<Config, Mask, Arguments, Params> ranges{{arguments}, params};
     const int place = worker<Config>() >> (joins<Config>(arguments) ? 1 : 0);
-    const auto [sequence, part, tile] = ranges.even_tile(place, arguments.even_parts);
+    const auto [sequence, part, tile] = ranges.uniform_tile(place, arguments.uniform_splits);
     if (sequence >= arguments.batch) return;
     WorkTile work{};
     work.batch = sequence;

@@ -38,7 +38,7 @@
 //   float *partial_o, *partial_lse; int partitions; i64 rows
 //   where Config::kCuts several partitions are the ranges that there is room for, and of sequences
 //   of one length the CTAs (common/cut_table.cuh)
-// with int even_parts where Config::kHeadStreamK (common/sequence_ranges.cuh)
+// with int uniform_splits where Config::kHeadStreamK (common/sequence_ranges.cuh)
 // and where Config::kDebugWaits
 //   unsigned* wait_records
 #pragma once

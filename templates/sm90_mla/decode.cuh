@@ -18,7 +18,7 @@
 // with k_head_bytes and the same of v where Config::kOwnV;
 // and where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
-// with int even_parts where Config::kStreamK, and int joined where Config::kJoins
+// with int uniform_splits where Config::kStreamK, and int joined where Config::kJoins
 // (common/sequence_ranges.cuh)
 #pragma once
 

@@ -137,7 +137,7 @@ TEST(Sm100MlaPlan, LaunchesACtaPerTileOrSm) {
 TEST(Sm100MlaPlan, SplitsFewTiles) {
   const KernelPlan plan = plan_of(sm100_mla_spec());
   const auto parts = [&](int batch, int q_len, int kv_len) {
-    return partitions_of(plan, paged_shapes_of(batch, q_len, kv_len), {}).even_parts;
+    return partitions_of(plan, paged_shapes_of(batch, q_len, kv_len), {}).uniform_splits;
   };
   EXPECT_GT(parts(1, 1, 32768), 40);
   EXPECT_LE(parts(1, 1, 32768), 64);

@@ -347,7 +347,7 @@ TEST(Sm90MlaPlan, DealsRuns) {
 TEST(Sm90MlaPlan, SplitsFewTiles) {
   const KernelPlan plan = plan_of(sm90_mla_spec());
   const auto parts = [&](int batch, int q_len, int kv_len) {
-    return partitions_of(plan, paged_shapes_of(batch, q_len, kv_len), {}).even_parts;
+    return partitions_of(plan, paged_shapes_of(batch, q_len, kv_len), {}).uniform_splits;
   };
   EXPECT_GT(parts(1, 2, 32768), 30);
   EXPECT_LE(parts(1, 2, 32768), 64);

@@ -45,17 +45,17 @@ struct Config {
 };
 struct Arguments {
   const int *kv_lens, *q_offsets;
-  int batch, q_len, kv_len, num_q_heads, partitions, even_parts, joined, total_q;
+  int batch, q_len, kv_len, num_q_heads, partitions, uniform_splits, joined, total_q;
 };
 struct NoParams {};
 using Finder = RangeFinder<Config, CausalMask, Arguments, NoParams>;
 using List = SequenceRangeList<Config, CausalMask, Arguments, NoParams>;
 
 extern "C" __global__ void deal(const int* kv_lens, const int* q_offsets, int* out, int batch,
-                                int q_len, int heads, int partitions, int even_parts, int joined,
+                                int q_len, int heads, int partitions, int uniform_splits, int joined,
                                 int total_q, int most) {
   const Arguments arguments{kv_lens, q_offsets,  batch,      q_len,  1 << 20,
-                            heads,   partitions, even_parts, joined, total_q};
+                            heads,   partitions, uniform_splits, joined, total_q};
   const NoParams params;
   const int lane = static_cast<int>(threadIdx.x);
   const ListPlace place = Finder{{{arguments}, params}, lane}.find();

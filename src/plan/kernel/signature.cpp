@@ -47,7 +47,7 @@ constexpr auto kNumbers = [] {
                                    {kSecondTiles, "second_tiles"},
                                    {kTileGrowth, "tile_growth"},
                                    {kSmallTile, "small_tile"},
-                                   {kEvenParts, "even_parts"},
+                                   {kUniformSplits, "uniform_splits"},
                                    {kJoined, "joined"},
                                    {kTotalHeads, "total_heads"},
                                    {kSectionHeads, "section_heads"},

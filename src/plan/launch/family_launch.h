@@ -38,8 +38,8 @@ struct PartitionChoice {
   std::int32_t partitions = 1;
   /// As many; or 1 where the launch has the device find how long sequences are, and may deal out
   /// stream-K ranges over them. Partitions are then those that have ranges.
-  std::int32_t even_parts = 1;
-  /// Two CTAs have half of each even part, and join these.
+  std::int32_t uniform_splits = 1;
+  /// Two CTAs have half of each uniform split, and join these.
   bool joined = false;
   /// CTAs from one that has a part of a tile to that of the next: where ranges may be dealt out
   /// over sequences, those that share each; else 0.

@@ -130,7 +130,7 @@ void set_work_numbers(const LaunchRequest& request, const QueryTiling& tiling,
                {kSecondTiles, tiling.second_tiles},
                {kTileGrowth, tiling.growth},
                {kPartitions, request.parts.partitions},
-               {kEvenParts, request.parts.even_parts},
+               {kUniformSplits, request.parts.uniform_splits},
                {kJoined, std::int32_t{request.parts.joined ? 1 : 0}}});
   numbers.set_strides(request.tensors);
 }

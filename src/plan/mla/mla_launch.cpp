@@ -91,9 +91,9 @@ std::int64_t sequences_of(const SpecFacts& spec, const LaunchShapes& shapes) {
   return spec.topk > 0 ? positions : shapes.batch * (spec.num_q_heads / spec.group);
 }
 
-/// The even parts that take the least time, where the spec leaves it to the launch.
-std::int32_t even_partitions(const SplitTimes& times, const SplitWork& work,
-                             std::int64_t sequences) {
+/// The uniform splits that take the least time, where the spec leaves it to the launch.
+std::int32_t uniform_partitions(const SplitTimes& times, const SplitWork& work,
+                                std::int64_t sequences) {
   std::int64_t best = 1;
   double least = times.of(1, work.tiles, sequences, work.kv_tiles, work.rows);
   for (std::int64_t parts = 2, most = most_partitions(work); parts <= most; ++parts) {
@@ -121,7 +121,7 @@ PartitionChoice mla_partitions(const MlaTiles& tiles, const MlaRates& rates,
   const SplitWork work = work_of(tiles, shapes);
   const SplitTimes times(tiles, rates, device);
   const std::int64_t sequences = sequences_of(spec, shapes);
-  const std::int32_t even = even_partitions(times, work, sequences);
+  const std::int32_t even = uniform_partitions(times, work, sequences);
   if (!tiles.stream_k) return {even, even};
   const auto team = static_cast<std::int32_t>(m_tiles_of(tiles, shapes) * packs_of(spec));
   const std::int32_t workers = workers_of(tiles, device);
@@ -172,7 +172,7 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
   auto ctas = static_cast<std::uint32_t>(shares.ctas * tiles.cluster);
   if (request.parts.joined) {
     // Of ranges as many as there are; else those of the parts.
-    const std::int64_t pairs = m_tiles * packs * shapes.batch * request.parts.even_parts;
+    const std::int64_t pairs = m_tiles * packs * shapes.batch * request.parts.uniform_splits;
     ctas =
         static_cast<std::uint32_t>(request.parts.team > 0 ? request.parts.partitions : 2 * pairs);
   }

@@ -31,7 +31,7 @@ std::vector<LaunchNumber> numbers_of(const MlaTiles& tiles) {
     numbers.push_back(kOHeadBytes);
   }
   add_work_numbers(spec, splits(spec), spec.lengths_differ, numbers);
-  if (tiles.stream_k) numbers.push_back(kEvenParts);
+  if (tiles.stream_k) numbers.push_back(kUniformSplits);
   if (tiles.joins) numbers.push_back(kJoined);
   if (tiles.row_copies) numbers.insert(numbers.end(), {kNumPages, kKPageBytes, kKRowBytes});
   if (tiles.row_copies && tiles.own_v()) {

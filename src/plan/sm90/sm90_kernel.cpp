@@ -65,7 +65,7 @@ std::vector<LaunchNumber> numbers_of(const SpecFacts& spec, const Sm90Plan& sm90
   using enum LaunchNumber;
   std::vector<LaunchNumber> numbers{kNumQHeads, kQLen, kKvLen};
   add_work_numbers(spec, sm90.split, sm90.spec->lengths_differ, numbers);
-  if (sm90.head_stream_k()) numbers.push_back(kEvenParts);
+  if (sm90.head_stream_k()) numbers.push_back(kUniformSplits);
   if (sm90.small_tile != nullptr) numbers.push_back(kSmallTile);
   if (sm90.spec->copies_rows) {
     numbers.insert(numbers.end(), kRowCopyNumbers.begin(), kRowCopyNumbers.end());

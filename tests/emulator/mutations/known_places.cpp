@@ -561,7 +561,8 @@ std::string_view no_damage_of_kind(std::string_view subject, std::string_view ki
   }
   if (kind == "least of a warp for the most" &&
       has(last_lines(context.before, 1), "redux.sync.add")) {
-    return "the longest sequence: of a shorter one the launch takes even parts, which takes longer "
+    return "the longest sequence: of a shorter one the launch takes uniform splits, which takes "
+           "longer "
            "and comes to the same";
   }
   // NOTE: the declaration of the wait's predicate stands between them.

@@ -103,9 +103,9 @@ std::vector<Description> dense_subjects() {
 
 // Sequences that differ in length, whose keys are dealt out in runs: a sequence with a part in
 // every CTA, others whole and without keys; runs that end between sequences; sequences of two query
-// tiles, whose teams are two CTAs; a maximum that grows in every part; even parts, by which nothing
-// is cut and the merge has nothing to do; and halves that two CTAs join. Long rows of many parts
-// are merged by code of their own.
+// tiles, whose teams are two CTAs; a maximum that grows in every part; uniform splits, by which
+// nothing is cut and the merge has nothing to do; and halves that two CTAs join. Long rows of many
+// parts are merged by code of their own.
 std::vector<Description> run_subjects() {
   const auto with_sink = [](AttentionSpec& spec) {
     spec.num_partitions = 0;

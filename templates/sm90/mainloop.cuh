@@ -152,7 +152,7 @@ struct Mainloop {
 
   /// Which group's bits of a note are its own. NOTE: of a number that stays as it is ptxas keeps
   /// the bits, for which registers lack where K and V are upcast and sequences differ.
-  ATTNJIT_DEVICE int own_bits() const {
+  ATTNJIT_DEVICE int row_group_mask_bits() const {
     constexpr bool kMade = stashes_work<Config>() && Config::kUpcastsKv && kLengthsDiffer<Config>;
     return kMade ? static_cast<int>(opaque(static_cast<u32>(rank))) : rank;
   }
@@ -250,7 +250,7 @@ struct Mainloop {
   }
 
   ATTNJIT_DEVICE bool is_masked(const Rows& rows) const {
-    return Config::kListed ? !rows.note.full(own_bits()) : !rows.in_core();
+    return Config::kListed ? !rows.note.full(row_group_mask_bits()) : !rows.in_core();
   }
   /// Whether the map has bits of the tile, which these rows see in part.
   ATTNJIT_DEVICE bool has_bits(const Rows& rows) const {
@@ -572,11 +572,11 @@ struct Mainloop {
     while (rows.next.is_tile() || left) {
       rows.note = rows.next;
       rows.index = rows.note.tile();
-      const bool sees = rows.note.seen(own_bits());
-      if (!interprets<ScoreMod>() && sees && left && rows.note.full(own_bits())) {
+      const bool sees = rows.note.seen(row_group_mask_bits());
+      if (!interprets<ScoreMod>() && sees && left && rows.note.full(row_group_mask_bits())) {
         while (true) {
           tile(rows, false);
-          if (!rows.next.full(own_bits())) break;
+          if (!rows.next.full(row_group_mask_bits())) break;
           rows.index = rows.next.tile();
         }
       } else if (sees && left && has_bits(rows)) {

@@ -24,12 +24,12 @@ ATTNJIT_DEVICE float exponent_scale(float scale) {
 }
 
 /// A row's sum of probabilities, relative to its maximum (log2).
-struct RowStatistics {
+struct RowMaxSum {
   float sum, maximum;
 };
 
 /// Both as one: what each is to be multiplied by to be relative to the same maximum.
-ATTNJIT_DEVICE RowStatistics merge(RowStatistics a, RowStatistics b, float& of_a, float& of_b) {
+ATTNJIT_DEVICE RowMaxSum merge(RowMaxSum a, RowMaxSum b, float& of_a, float& of_b) {
   const float maximum = fmaxf(a.maximum, b.maximum);
   of_a = exp2_approx(a.maximum - maximum);
   of_b = exp2_approx(b.maximum - maximum);
@@ -43,14 +43,14 @@ ATTNJIT_DEVICE RowStatistics merge(RowStatistics a, RowStatistics b, float& of_a
 /// instructions. It is taken of a sum of 0, too: as a branch it spilled 12 bytes beside scales of
 /// rows on sm_90a.
 template <class Config, bool kSink = Config::kSink>
-ATTNJIT_DEVICE float finish_row(RowStatistics own, float sink, float& lse) {
-  RowStatistics total = own;
+ATTNJIT_DEVICE float finish_row(RowMaxSum own, float sink, float& lse) {
+  RowMaxSum total = own;
   float rescale = 1.0f;
   if constexpr (kSink) {
     float of_sink;
     total = merge(own, {1.0f, fminf(sink * kLog2e, largest_float())}, rescale, of_sink);
   }
-  const RowStatistics shown = Config::kLseIncludesSink ? total : own;
+  const RowMaxSum shown = Config::kLseIncludesSink ? total : own;
   lse = shown.sum == 0.0f ? -infinity() : fmaf(shown.maximum, kLn2, log2_approx(shown.sum) * kLn2);
   if constexpr (kSink && Config::kLseIncludesSink) {
     if (own.sum * rescale == 0.0f) lse = sink;

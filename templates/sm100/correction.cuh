@@ -199,7 +199,7 @@ ATTNJIT_DEVICE void write_partial(float* row, int column, const float (&o)[16]) 
 /// `of_tile`: which of the work tile's rows it is.
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE float finish_part(const WorkTile& work, int of_tile, int head, int position,
-                                 RowStatistics own, float*& partial, const Arguments& arguments,
+                                 RowMaxSum own, float*& partial, const Arguments& arguments,
                                  const Params& params) {
   float lse;
   const float scale = finish_row<Config, false>(own, 0.0f, lse);
@@ -257,7 +257,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
   const u32 lanes = Tmem<Config>::lanes(warp);
   // Parities of barriers, a bit a warpgroup or query tile.
-  u32 statistic_parity = 0;
+  u32 slot_parity = 0;
   u32 o_parity = 0;
   u32 q_parity = 3;
   Ring o_ring;  // O's buffers
@@ -289,15 +289,15 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
 
     if constexpr (Layout::kOneO) {
       const int steps = begun.seen_0.count();
-      // The statistic of the tile before has been read, and no factor comes before this tile's.
+      // The slot of the tile before has been read, and no factor comes before this tile's.
       if (!Config::kOneWorkTile && !Layout::kPair && steps == 1) {
-        arrive_warp(smem.statistic_empty(0));
+        arrive_warp(smem.correction_slot_empty(0));
       }
 #pragma unroll 1
       for (int step = 1; step < steps; ++step) {
-        wait(smem.statistic_full(0), statistic_parity, 0);
-        const float factor = load_shared(smem.statistic(0, 0, row));
-        if (Layout::kPair || step == steps - 1) arrive_warp(smem.statistic_empty(0));
+        wait(smem.correction_slot_full(0), slot_parity, 0);
+        const float factor = load_shared(smem.correction_slot(0, 0, row));
+        if (Layout::kPair || step == steps - 1) arrive_warp(smem.correction_slot_empty(0));
         // The product of the tile before, which S of this one does not wait for.
         wait(smem.o_full(0), o_parity, 0);
         tcgen05_fence_after();
@@ -309,8 +309,8 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       }
     } else {
       if constexpr (!Config::kOneWorkTile && !Layout::kPair) {
-        if (share_0.steps == 1) arrive_warp(smem.statistic_empty(0));
-        if (share_1.steps == 1) arrive_warp(smem.statistic_empty(1));
+        if (share_0.steps == 1) arrive_warp(smem.correction_slot_empty(0));
+        if (share_1.steps == 1) arrive_warp(smem.correction_slot_empty(1));
       }
 
       // In the order in which the products wait for it.
@@ -322,10 +322,10 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
           const Share share = warpgroup == 0 ? share_0 : share_1;
           const int step = share.step(round);
           if (step == 0 || !share.has(step)) continue;
-          wait(smem.statistic_full(warpgroup), statistic_parity, warpgroup);
-          const float factor = load_shared(smem.statistic(warpgroup, 0, row));
+          wait(smem.correction_slot_full(warpgroup), slot_parity, warpgroup);
+          const float factor = load_shared(smem.correction_slot(warpgroup, 0, row));
           if (Layout::kPair || step == share.steps - 1) {
-            arrive_warp(smem.statistic_empty(warpgroup));
+            arrive_warp(smem.correction_slot_empty(warpgroup));
           }
           // NOTE: O is not being added to: the commit behind this tile's S came after all
           // earlier products, and the next ones wait for the arrival below.
@@ -342,22 +342,22 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
     const WorkTile work = list.again(begun);
     // NOTE: opaque: what is made of the row here would be kept from one work tile to the next.
     const int own_row = static_cast<int>(opaque(static_cast<u32>(row)));
-    const auto statistics = [&](int warpgroup) {
-      if ((warpgroup == 0 ? share_0 : share_1).steps == 0) return RowStatistics{0.0f, kMaxFloor};
-      wait(smem.statistic_full(warpgroup), statistic_parity, warpgroup);
-      const RowStatistics read{load_shared(smem.statistic(warpgroup, 0, row)),
-                               load_shared(smem.statistic(warpgroup, 1, row))};
+    const auto max_sum = [&](int warpgroup) {
+      if ((warpgroup == 0 ? share_0 : share_1).steps == 0) return RowMaxSum{0.0f, kMaxFloor};
+      wait(smem.correction_slot_full(warpgroup), slot_parity, warpgroup);
+      const RowMaxSum read{load_shared(smem.correction_slot(warpgroup, 0, row)),
+                           load_shared(smem.correction_slot(warpgroup, 1, row))};
       if constexpr (Layout::kPair && !Config::kOneWorkTile) {
-        arrive_warp(smem.statistic_empty(warpgroup));
+        arrive_warp(smem.correction_slot_empty(warpgroup));
       }
       return read;
     };
 #pragma unroll 1
     for (int tile = 0; tile < work.num_qo; ++tile) {
-      RowStatistics own = statistics(tile);
+      RowMaxSum own = max_sum(tile);
       float weight_0 = 1.0f;
       float weight_1 = 0.0f;
-      if (!Layout::kOneO && shared) own = merge(own, statistics(1), weight_0, weight_1);
+      if (!Layout::kOneO && shared) own = merge(own, max_sum(1), weight_0, weight_1);
       int position = work.first_position + tile * Layout::kTileStep + own_row / Layout::kFused;
       if constexpr (Layout::kBoxQRows < kRows) {
         if (own_row >= Layout::kBoxQRows) position = work.q_len;  // nobody's

@@ -344,7 +344,7 @@ struct Smem : CtaMemory<Config> {
     return base + Config::kOOffset + static_cast<u32>(buffer * Layout::kOBlockBytes);
   }
   /// What a softmax thread publishes to the correction warps: a factor or a sum, and a maximum.
-  ATTNJIT_DEVICE u32 statistic(int warpgroup, int which, int row) const {
+  ATTNJIT_DEVICE u32 correction_slot(int warpgroup, int which, int row) const {
     return base + Config::kCorrectionOffset +
            static_cast<u32>(4 * ((2 * warpgroup + which) * kRows + row));
   }
@@ -368,12 +368,12 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 p_full(int warpgroup, int part) const {
     return barrier(Config::kBarSCons + parts_of_p<Config>() * warpgroup + part);
   }
-  /// A statistic is in shared memory; has been read. Of a pair each has a phase of both. Elsewhere
+  /// The correction slot is written; has been read. Of a pair each has a phase of both. Elsewhere
   /// that a factor was read is said by the phase of a P, and only the last one has one of its own.
-  ATTNJIT_DEVICE u32 statistic_full(int warpgroup) const {
+  ATTNJIT_DEVICE u32 correction_slot_full(int warpgroup) const {
     return barrier(Config::kBarC + 2 * warpgroup);
   }
-  ATTNJIT_DEVICE u32 statistic_empty(int warpgroup) const {
+  ATTNJIT_DEVICE u32 correction_slot_empty(int warpgroup) const {
     return barrier(Config::kBarC + 2 * warpgroup + 1);
   }
   /// O of a warpgroup is complete in tensor memory; where there is one O, for the tiles so far.

@@ -132,19 +132,19 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   float log2_scale = ScoreMod::kIdentity ? scale * kLog2e : exponent_factor<ScoreMod>();
   // NOTE: found anew beside masks whose tiles are listed, which leave no register for it.
   const auto slot = [&] {
-    return smem.statistic(warpgroup, 0, Mask::kListed ? thread_read_anew() & 127 : row);
+    return smem.correction_slot(warpgroup, 0, Mask::kListed ? thread_read_anew() & 127 : row);
   };
   // The phase of the last S, and of its P. Where there is one O, a bit a buffer.
   int parity = Layout::kOneO ? 3 : 1;
-  int statistic_parity = 0;
+  int slot_parity = 0;
   [[maybe_unused]] KeyScales<Config, Arguments> key_scales(smem, arguments, warpgroup, row);
 
-  const auto hand_over_statistic = [&] { arrive_warp(smem.statistic_full(warpgroup)); };
+  const auto publish_slot = [&] { arrive_warp(smem.correction_slot_full(warpgroup)); };
   // NOTE: of a pair each read has a phase, the first of which there is none: before it nothing lies
   // there.
-  const auto await_statistic_read = [&] {
-    smem.wait(smem.statistic_empty(warpgroup), statistic_parity ^ (Layout::kPair ? 1 : 0));
-    if constexpr (!Config::kOneWorkTile || Layout::kPair) statistic_parity ^= 1;
+  const auto await_slot_read = [&] {
+    smem.wait(smem.correction_slot_empty(warpgroup), slot_parity ^ (Layout::kPair ? 1 : 0));
+    if constexpr (!Config::kOneWorkTile || Layout::kPair) slot_parity ^= 1;
   };
 
   for (ListOf<true, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
@@ -271,10 +271,10 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         visible_words<Mask>(words, coord, visible, hidden, params);
       }
 
-      // The statistic's slot is free: correction arrives for a P behind its read of the statistic
+      // The slot is free: correction arrives for a P behind its read of what was there
       // before. NOTE: this S was issued after that arrival, but a commit hands on nothing of what
       // its thread had acquired. The barriers of S and of P have a phase each step. A pair's
-      // barriers of P are the leader's, and a statistic's read has one of its own.
+      // barriers of P are the leader's, and a slot's read has one of its own.
       if constexpr (Layout::kOneO) {
         if (!Layout::kPair && step > 0) {
           smem.wait(smem.p_full(buffer ^ 1, 0), parity >> (buffer ^ 1) & 1);
@@ -325,9 +325,9 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       const float to_exponents = kByToken ? 1.0f : log2_scale;
       const float factor = online.template renew<Config>(tile_maximum, to_exponents);
       if (step > 0) {
-        if constexpr (Layout::kPair) await_statistic_read();
+        if constexpr (Layout::kPair) await_slot_read();
         store_shared(slot(), factor);
-        hand_over_statistic();
+        publish_slot();
       }
       if constexpr (kNamed) {
         const float offset = -origin(online.maximum);
@@ -339,7 +339,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       // Off the critical path: P is signalled. No S follows the last factor that would say of
       // its read.
       if (step == steps - 1 && (!Config::kOneWorkTile || Layout::kPair || step > 0)) {
-        await_statistic_read();
+        await_slot_read();
       }
       if constexpr (kByToken) {
         online.sum += key_scales.row_sum(s);
@@ -352,10 +352,10 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     // NOTE: of no tiles nothing is said. Correction would read it after it gave O back, which is
     // what the next factor waits for.
     if (steps == 0) continue;
-    const u32 statistic = slot();
-    store_shared(statistic, online.sum);
-    store_shared(statistic + 4 * kRows, origin(online.maximum));
-    hand_over_statistic();
+    const u32 place = slot();
+    store_shared(place, online.sum);
+    store_shared(place + 4 * kRows, origin(online.maximum));
+    publish_slot();
   }
 }
 

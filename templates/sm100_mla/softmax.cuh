@@ -163,7 +163,7 @@ struct SoftmaxWarp {
   }
 
   /// Ends the row: what its O is to be multiplied by.
-  ATTNJIT_DEVICE float finish(const Row& row, RowStatistics own) const {
+  ATTNJIT_DEVICE float finish(const Row& row, RowMaxSum own) const {
     float sink = 0.0f;
     if constexpr (Config::kSink) sink = arguments.sink[row.output.head];
     float lse;
@@ -179,7 +179,7 @@ struct SoftmaxWarp {
 
   /// Ends the row of a partition, whose sink is the merge's. `partial`: where its O goes; nowhere
   /// if the row saw no key, which nobody reads.
-  ATTNJIT_DEVICE float finish_part(const Row& row, RowStatistics own, float*& partial) const {
+  ATTNJIT_DEVICE float finish_part(const Row& row, RowMaxSum own, float*& partial) const {
     float lse;
     const float scale = finish_row<Config, false>(own, 0.0f, lse);
     const auto& [position, head, real] = row.output;
@@ -225,16 +225,16 @@ struct SoftmaxWarp {
   ATTNJIT_DEVICE void end(Row& row) {
     const bool any = row.work.tile_begin < row.work.tile_end;
     const float sum = row.online.sum + __shfl_xor_sync(kAll, row.online.sum, 16);
-    const RowStatistics statistics{sum, row.online.maximum * log2_scale};
+    const RowMaxSum max_sum{sum, row.online.maximum * log2_scale};
     const bool merged = is_merged<Config>(row.work, arguments);
     float* partial = nullptr;
     unsigned char* output = nullptr;
     float scale = 0.0f;
     if constexpr (Config::kSplit) {
-      if (merged) scale = finish_part(row, statistics, partial);
+      if (merged) scale = finish_part(row, max_sum, partial);
     }
     if (!merged) {
-      scale = finish(row, statistics);
+      scale = finish(row, max_sum);
       if (row.output.real) {
         output = mla::output_address<Config>(row.work, row.output, arguments);
       }

@@ -37,7 +37,7 @@ struct Epilogue : Mainloop<Config, Mask, ScoreMod, Arguments, Params> {
       float sink = 0.0f;
       if constexpr (Config::kSink) sink = arguments.sink[head];
       float lse;
-      output_scale[half] = finish_row<Config>(rows.softmax.statistics(half), sink, lse);
+      output_scale[half] = finish_row<Config>(rows.softmax.max_sum(half), sink, lse);
       output_scale[half] *= value_scale<Config>(rows.work, arguments);
       if constexpr (Config::kOutputBytes == 1) output_scale[half] /= arguments.output_scale[0];
       if constexpr (Config::kReturnLse) {
@@ -80,7 +80,7 @@ struct Epilogue : Mainloop<Config, Mask, ScoreMod, Arguments, Params> {
     bool seen[2];
     for_both_rows<loops_over_rows<Config>()>([&](int half) {
       float lse;
-      output_scale[half] = finish_row<Config, false>(rows.softmax.statistics(half), 0.0f, lse);
+      output_scale[half] = finish_row<Config, false>(rows.softmax.max_sum(half), 0.0f, lse);
       output_scale[half] *= value_scale<Config>(rows.work, arguments);
       seen[half] = is_row(rows, half) && lse != -infinity();
       if ((lane & 3) == 0) {

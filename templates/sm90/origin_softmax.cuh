@@ -51,7 +51,7 @@ struct OriginSoftmax {
   }
 
   /// As OnlineSoftmax's.
-  ATTNJIT_DEVICE RowStatistics statistics(int half) const {
+  ATTNJIT_DEVICE RowMaxSum max_sum(int half) const {
     return {quad_sum(sum[half]), origin[half] == 0.0f ? kMaxFloor : origin[half]};
   }
 

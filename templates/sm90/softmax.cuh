@@ -362,7 +362,7 @@ struct OnlineSoftmax {
 
   /// Of a row, in all four lanes of its quad. What they are relative to includes the bias, so LSE,
   /// sinks and merges need no other care.
-  ATTNJIT_DEVICE RowStatistics statistics(int half) const {
+  ATTNJIT_DEVICE RowMaxSum max_sum(int half) const {
     return {sums_by_product<Config>() ? sum[half] : quad_sum(sum[half]), origin(half)};
   }
 

@@ -595,7 +595,7 @@ struct Consumer {
     }
     rows.work = load_work<Config>(smem.stashed_work(4 * rank + warp), lane);
     find_outputs(rows);
-    Ending<Config> ending{{rows.softmax.statistics(0), rows.softmax.statistics(1)}, rank};
+    Ending<Config> ending{{rows.softmax.max_sum(0), rows.softmax.max_sum(1)}, rank};
     if constexpr (may_join<Config>()) {
       if (rows.work.partition >= kJoined / 2) {
         rows.work.partition -= kJoined;

@@ -27,8 +27,8 @@ struct Ending {
                                   Config::kSlots * Layout::kSlotBytes),
                 "what the other CTA sends fits where K was");
 
-  RowStatistics rows[2];  ///< of all keys of the part
-  int rank;               ///< of the warpgroup
+  RowMaxSum rows[2];  ///< of all keys of the part
+  int rank;           ///< of the warpgroup
   bool joined = false;
   int cta = 0;  ///< of the two
 
@@ -78,8 +78,8 @@ struct Ending {
     float of_own[2], of_its[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const RowStatistics its = {__uint_as_float(words[2 * half]),
-                                 __uint_as_float(words[2 * half + 1])};
+      const RowMaxSum its = {__uint_as_float(words[2 * half]),
+                             __uint_as_float(words[2 * half + 1])};
       rows[half] = merge(rows[half], its, of_own[half], of_its[half]);
     }
     O::scale(of_own);

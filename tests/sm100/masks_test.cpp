@@ -145,7 +145,8 @@ TEST_F(Sm100Masks, TilesThatItCutsAre) {
 }
 
 // A softmax knows its work tile's place among the published by one number, and finds its row's
-// statistic anew. With two numbers and the address it had a register too few, and of e4m3 two.
+// correction slot again. With two numbers and the address it had a register too few, and of e4m3
+// two.
 TEST_F(Sm100Masks, ListsOfTilesSpillNothing) {
   const MaskSpec near = custom("abs(q_idx - kv_idx) < 100 || kv_idx < 16");
   const MaskSpec sinks =

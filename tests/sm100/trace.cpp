@@ -90,7 +90,7 @@ int step_of(const std::string& role, bool waits, const std::string& barrier, lon
   const bool mma = role == "mma";
   if (n < 0) return -1;
   // S full and P full of tile n. A softmax waits for the P before (an arrival of correction's that
-  // says that the statistic's slot is free).
+  // says that the correction slot is free).
   if (barrier.starts_with("S")) {
     const bool before = mma || barrier.find("_cons") != std::string::npos;
     return waits && before ? n + 1 : n;

@@ -147,13 +147,13 @@ std::string_view no_damage_by_context(std::string_view subject, std::string_view
     return "behind the same fence for the other warpgroup's O, which covers all that was read";
   }
   // NOTE: of these the correction's arrival, unlike that of P, also tells the softmax that the
-  // statistic of the work tile before was read, which lies in shared memory.
-  constexpr std::string_view kHandsOnStatistic[] = {"sm_100a 96", "sm_100a 192", "sm_100a 256",
-                                                    "sm_100a e4m3 rope 192",
-                                                    "sm_100a 128 takes over"};
+  // correction slot of the work tile before was read, which lies in shared memory.
+  constexpr std::string_view kSaysSlotIsRead[] = {"sm_100a 96", "sm_100a 192", "sm_100a 256",
+                                                  "sm_100a e4m3 rope 192",
+                                                  "sm_100a 128 takes over"};
   const bool hands_on_statistic =
       !has(context.before, "tcgen05.wait::st") &&
-      std::any_of(std::begin(kHandsOnStatistic), std::end(kHandsOnStatistic),
+      std::any_of(std::begin(kSaysSlotIsRead), std::end(kSaysSlotIsRead),
                   [&](std::string_view name) { return subject.starts_with(name); });
   if (kind == "arrival made relaxed" && has(context.before, "tcgen05.fence::before") &&
       has(context.before, "cvt.rn.") && !hands_on_statistic) {
@@ -419,7 +419,8 @@ std::string_view warp_barrier_reason_of(std::string_view subject, const Context&
   const std::string_view of_one_step = last_lines(context.before, 2);
   if (has(of_one_step, "setp.ne.s32") && has(of_one_step, ", 1;") && has(of_one_step, "bra") &&
       has(first_lines(context.after, 12), "mbarrier.arrive")) {
-    return "of a work tile of one KV tile: the lanes have read the statistic of the work tile "
+    return "of a work tile of one KV tile: the lanes have read the correction slot of the work "
+           "tile "
            "before, and met behind that, before they gave O back";
   }
   // NOTE: a barrier in front of another arrival, as that of O in shared memory, does not cover this

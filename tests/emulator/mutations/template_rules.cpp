@@ -137,8 +137,8 @@ const std::vector<Rule>& template_rules() {
        "{ .reg .b32 half; shr.u32 half, $2, 1; $1, half; }"},
       // ---- softmax and correction
       {"sm_100a", "vote for a rescale: none of its lanes", "vote.sync.any", R"(vote\.sync\.any\.pred\s+(%p\d+), (%p\d+), \S+;)", "setp.ne.u32 $1, 0, 0;", 2},
-      {"sm_100a", "statistic written to the next row", "st.shared.f32", R"(st\.shared\.f32 \[(%r\d+)\])", "st.shared.f32 [$1+4]", 3},
-      {"sm_100a", "statistic read from the next row", "ld.shared.f32", R"(ld\.shared\.f32 (%f\d+), \[(%r\d+)\])", "ld.shared.f32 $1, [$2+4]", 4},
+      {"sm_100a", "correction slot written to the next row", "st.shared.f32", R"(st\.shared\.f32 \[(%r\d+)\])", "st.shared.f32 [$1+4]", 3},
+      {"sm_100a", "correction slot read from the next row", "ld.shared.f32", R"(ld\.shared\.f32 (%f\d+), \[(%r\d+)\])", "ld.shared.f32 $1, [$2+4]", 4},
     };
     add_arrival_counts(all);
     return all;

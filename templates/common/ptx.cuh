@@ -36,10 +36,10 @@ ATTNJIT_DEVICE u32 shared_address(const void* pointer) {
   return static_cast<u32>(__cvta_generic_to_shared(pointer));
 }
 
-/// The thread's number within the CTA, read anew: what is computed from it is computed after here,
+/// The thread's number within the CTA, read again: what is computed from it is computed after here,
 /// as from an opaque() number. NOTE: that would have to be kept until then, in a register that
 /// loops lack; with it they are one or two instructions longer.
-ATTNJIT_DEVICE int thread_read_anew() {
+ATTNJIT_DEVICE int thread_read_again() {
   int thread;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   return thread;

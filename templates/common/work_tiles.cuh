@@ -450,7 +450,7 @@ struct WorkList {
 /// The launch's arguments, with the numbers that these lists ask for as numbers that the compiler
 /// does not know: what follows from them is computed after here, and not kept from before.
 template <class Arguments>
-ATTNJIT_DEVICE Arguments numbers_read_anew(Arguments launch) {
+ATTNJIT_DEVICE Arguments numbers_read_again(Arguments launch) {
   const auto read = [](int& number) {
     number = static_cast<int>(opaque(static_cast<u32>(number)));
   };

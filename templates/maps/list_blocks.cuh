@@ -398,7 +398,7 @@ ATTNJIT_DEVICE void list_blocks(const Arguments& arguments, const Params& params
   row.take_places();
   // What comes next finds room as CTAs of this grid end: the attention.
   launch_dependents();
-  // NOTE: the launch before may still read the map that is made anew.
+  // NOTE: the launch before may still read the map that is made again.
   await_prerequisites();
 #pragma unroll 1
   for (int number = static_cast<int>(blockIdx.x); number < arguments.map_rows;

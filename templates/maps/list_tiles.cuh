@@ -57,7 +57,7 @@ ATTNJIT_DEVICE void list_tiles(const Arguments& arguments) {
   __shared__ ListedChunk<Config> chunk;
   const int thread = static_cast<int>(threadIdx.x);
   launch_dependents();
-  // NOTE: the launch before may still read the lists that are made anew.
+  // NOTE: the launch before may still read the lists that are made again.
   await_prerequisites();
 #pragma unroll 1
   for (int number = static_cast<int>(blockIdx.x); number < arguments.list_rows;

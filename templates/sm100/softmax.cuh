@@ -130,9 +130,9 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   const u32 own_columns = tmem.s(warpgroup) + lanes;
   float scale = arguments.scale;  // with e4m3's scales, of the row
   float log2_scale = ScoreMod::kIdentity ? scale * kLog2e : exponent_factor<ScoreMod>();
-  // NOTE: found anew beside masks whose tiles are listed, which leave no register for it.
+  // NOTE: found again beside masks whose tiles are listed, which leave no register for it.
   const auto slot = [&] {
-    return smem.correction_slot(warpgroup, 0, Mask::kListed ? thread_read_anew() & 127 : row);
+    return smem.correction_slot(warpgroup, 0, Mask::kListed ? thread_read_again() & 127 : row);
   };
   // The phase of the last S, and of its P. Where there is one O, a bit a buffer.
   int parity = Layout::kOneO ? 3 : 1;
@@ -186,7 +186,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     if constexpr (kByToken) {
       if (steps > 0) key_scales.load(work, walk.place);
     }
-    // NOTE: the place is kept from step to step: made anew of the step it takes four more
+    // NOTE: the place is kept from step to step: made again of the step it takes four more
     // instructions.
 #pragma unroll 1
     for (int step = 0; step < steps; ++step, walk.place -= walk.stride) {

@@ -489,7 +489,7 @@ template <class Config, bool kWarp>
 struct PublishedList {
   const Smem<Config>& smem;
   /// Work tiles before this one. NOTE: its lowest bits are the slot and the phase, and are made of
-  /// it anew: softmax warps have no registers to keep both.
+  /// it again: softmax warps have no registers to keep both.
   int count = 0;
 
   template <class Arguments, class Params>

@@ -27,7 +27,7 @@ struct Consumer : Epilogue<Config, Mask, ScoreMod, Arguments, Params> {
   /// Keeps what is needed again of a work tile behind its last KV tile, where it is stashed.
   ATTNJIT_DEVICE void stash(const WorkTile& work, int let_pass) const {
     if constexpr (stashes_work<Config>()) {
-      const int thread = thread_read_anew();
+      const int thread = thread_read_again();
       const u32 to = smem.stashed(thread >> 5);
       if ((thread & 31) == 0) {
         store_shared_v4(to, work.batch, work.head, work.first_row, q_ring.parity);
@@ -42,7 +42,7 @@ struct Consumer : Epilogue<Config, Mask, ScoreMod, Arguments, Params> {
   /// The tiles of others' rows behind the last one of these.
   ATTNJIT_DEVICE int tiles_to_pass(const Rows& rows, const WorkTile& work) const {
     if constexpr (stashes_work<Config>()) {
-      const u32 from = smem.stashed(thread_read_anew() >> 5);
+      const u32 from = smem.stashed(thread_read_again() >> 5);
       return warp_uniform(static_cast<int>(load_shared_word(from + 32)));
     }
     return rows.own.tile_begin - work.tile_begin;
@@ -50,7 +50,7 @@ struct Consumer : Epilogue<Config, Mask, ScoreMod, Arguments, Params> {
   /// Finds it there, and what follows from it; or what is not kept of packed units.
   ATTNJIT_DEVICE void find_stashed(Rows& rows) {
     if constexpr (stashes_work<Config>()) {
-      const int thread = thread_read_anew();
+      const int thread = thread_read_again();
       const u32 from = smem.stashed(thread >> 5);
       u32 words[8] = {};
       int stage = 0;
@@ -75,7 +75,7 @@ struct Consumer : Epilogue<Config, Mask, ScoreMod, Arguments, Params> {
       if constexpr (Config::kSplit) work.partition = word(7);
       find_heads(rows, thread);
     } else if constexpr (packs_units<Config>()) {
-      find_heads(rows, thread_read_anew());
+      find_heads(rows, thread_read_again());
     }
   }
   /// Finds where the thread's rows are, and whose. NOTE: of heads that are a quotient's rest ptxas

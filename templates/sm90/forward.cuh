@@ -145,7 +145,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
     if constexpr (LayoutOf<Config>::kHasRows) {
       // NOTE: not from `warp`, which would be kept while a work list is walked.
       const int own =
-          (has_few_registers<Config>() ? thread_read_anew() >> 5 : warp) - Config::kFirstVRewriter;
+          (rematerializes<Config>() ? thread_read_again() >> 5 : warp) - Config::kFirstVRewriter;
       if constexpr (Config::kE4m3) {
         if (own >= 0) Transposer<Config, Arguments>{smem, arguments, own, lane}.run();
       } else {

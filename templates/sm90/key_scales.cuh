@@ -58,7 +58,7 @@ struct KeyScalesLoad {
     }
     const u32 buffer = smem.key_scales(ring.stage);
     const int own_lane =
-        has_few_registers<Config>() ? static_cast<int>(opaque(static_cast<u32>(lane))) : lane;
+        rematerializes<Config>() ? static_cast<int>(opaque(static_cast<u32>(lane))) : lane;
 #pragma unroll
     for (int first = 0; first < Config::kTileN; first += kLanes) {
       const int key = first + own_lane;

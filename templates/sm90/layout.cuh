@@ -53,11 +53,11 @@ struct ScaledTile {
 };
 constexpr int kScaledTileBytes = 16;
 
-/// Whether the producer's warpgroup has so few registers that it computes anew with each tile what
+/// Whether the producer's warpgroup has so few registers that it computes again with each tile what
 /// it would keep elsewhere.
 template <class Config>
-constexpr bool has_few_registers() {
-  return Config::kFewRegisters;
+constexpr bool rematerializes() {
+  return Config::kRematerializes;
 }
 
 /// Whether the list of work of sequences of one length stands in shared memory while who walks it
@@ -73,11 +73,11 @@ template <class Config>
 constexpr bool stashes_work() {
   return Config::kStashesWork;
 }
-/// Whether consumers beside scales of keys find anew where their rows are, and keep as little as
+/// Whether consumers beside scales of keys find again where their rows are, and keep as little as
 /// they can in registers, of which ptxas would spill some.
 template <class Config>
-constexpr bool places_rows_anew() {
-  return Config::kPlacesRowsAnew;
+constexpr bool rematerializes_rows() {
+  return Config::kRematerializesRows;
 }
 
 /// Whether one of several warps that copy finds the CTA's work, and publishes it to the others

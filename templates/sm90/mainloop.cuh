@@ -31,7 +31,7 @@ struct WarpFlag {
   ATTNJIT_DEVICE operator bool() const { return value != 0; }
 };
 template <class Config>
-using WarpFlagOf = Either<places_rows_anew<Config>(), WarpFlag, bool>;
+using WarpFlagOf = Either<rematerializes_rows<Config>(), WarpFlag, bool>;
 
 /// A consumer's rows of one work tile, and what they have come to so far. KV tiles are walked from
 /// the last to the first.
@@ -92,7 +92,7 @@ struct Mainloop {
   /// values (C7515, C7517, C7518).
   static constexpr bool kOnePv =
       kInPlace && !Config::kDebugWaits && !Config::kMapped && Config::kTileN <= 80;
-  /// Whether the address of Q is found anew with each tile. NOTE: of one that stays as it is ptxas
+  /// Whether the address of Q is found again with each tile. NOTE: of one that stays as it is ptxas
   /// keeps a descriptor for each step of Q, for which registers lack beside numbers that are added.
   static constexpr bool kFindsQ = stashes_work<Config>() && Config::kQStages == 1 &&
                                   Config::kQkDepth > 192 && !Config::kE4m3 && !Config::kUpcastsKv &&
@@ -121,7 +121,7 @@ struct Mainloop {
         arguments(launch),
         params(user),
         rank(consumer),
-        kept_turn_after(places_rows_anew<Config>() ? 0 : next_turn<Config>(consumer)),
+        kept_turn_after(rematerializes_rows<Config>() ? 0 : next_turn<Config>(consumer)),
         lane(static_cast<int>(threadIdx.x & 31u)),
         warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3),
         key_scales(memory) {}
@@ -129,23 +129,24 @@ struct Mainloop {
   /// The barrier of the next one's turn. NOTE: what ptxas knows as loop-invariant it kept in
   /// memory.
   ATTNJIT_DEVICE int turn_after() const {
-    if constexpr (places_rows_anew<Config>()) {
+    if constexpr (rematerializes_rows<Config>()) {
       return next_turn<Config>(static_cast<int>(opaque(static_cast<u32>(rank))));
     }
     return kept_turn_after;
   }
 
-  /// The warp's number and the consumer's, read anew where registers lack, and then not kept. NOTE:
-  /// beside scales of keys only with O of more columns, whose products need uniform registers.
+  /// The warp's number and the consumer's, read again where registers lack, and then not kept.
+  /// NOTE: beside scales of keys only with O of more columns, whose products need uniform
+  /// registers.
   ATTNJIT_DEVICE static constexpr bool reads_rank() {
-    return stashes_work<Config>() || (places_rows_anew<Config>() && Layout::kPvColumns > 192);
+    return stashes_work<Config>() || (rematerializes_rows<Config>() && Layout::kPvColumns > 192);
   }
   ATTNJIT_DEVICE int warp_here() const {
-    return reads_rank() ? warp_uniform(thread_read_anew() >> 5) & 3 : warp;
+    return reads_rank() ? warp_uniform(thread_read_again() >> 5) & 3 : warp;
   }
   ATTNJIT_DEVICE int rank_here() const {
     if constexpr (reads_rank() && Config::kConsumers > 1) {
-      return warp_uniform(thread_read_anew() >> 7) - Layout::kProducers;
+      return warp_uniform(thread_read_again() >> 7) - Layout::kProducers;
     }
     return rank;
   }
@@ -328,7 +329,7 @@ struct Mainloop {
       if constexpr (!asks_first()) ask_mask(bits, rows);
       if constexpr (kInPlace) {
         ScoresOf<Config>::hide(bits);
-      } else if constexpr (places_rows_anew<Config>()) {
+      } else if constexpr (rematerializes_rows<Config>()) {
         hide_by_keys(s, bits);
       } else {
         hide(s, bits);
@@ -626,8 +627,8 @@ struct Mainloop {
   }
   /// Finds where the thread's rows are, where that is not kept.
   ATTNJIT_DEVICE static void place_rows(Rows& rows) {
-    if constexpr (places_rows_anew<Config>()) {
-      rows.first_row = first_row_of(rows.work, thread_read_anew());
+    if constexpr (rematerializes_rows<Config>()) {
+      rows.first_row = first_row_of(rows.work, thread_read_again());
       for_both_rows<loops_over_rows<Config>()>([&](int half) {
         const int row = rows.first_row + 8 * half;
         Coord& place = rows.scores.row[half];

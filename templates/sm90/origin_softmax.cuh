@@ -41,7 +41,7 @@ struct OriginSoftmax {
     });
     bool moved = follow_far_maxima(s, largest, correction);
     end();
-    if constexpr (places_rows_anew<Config>()) {
+    if constexpr (rematerializes_rows<Config>()) {
       if (moved) correct(correction);
       moved = false;
     }

@@ -86,7 +86,7 @@ struct Producer {
   ATTNJIT_DEVICE void load_stashed() {
     stash_place(smem.list(0), List(arguments, params).place());
     while (true) {
-      const Arguments launch = numbers_read_anew(arguments);
+      const Arguments launch = numbers_read_again(arguments);
       List list(launch, params);
       list.resume(stashed_place(smem.list(0)));
       if (list.done()) break;

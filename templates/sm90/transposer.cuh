@@ -27,8 +27,7 @@ struct Transposer {
   static constexpr int kSteps = Config::kTileN / kStepBytes;  // of 32 keys
   /// Whether the warps share a tile's steps, or its columns. NOTE: with fewer registers steps gain
   /// nothing, and spill more.
-  static constexpr bool kBySteps =
-      kSteps % Config::kVRewriters == 0 && !has_few_registers<Config>();
+  static constexpr bool kBySteps = kSteps % Config::kVRewriters == 0 && !rematerializes<Config>();
   /// Pieces of a step and 16 columns that are on their way at a time: each is four registers. They
   /// are of one step, or of one 16 columns.
   static constexpr int kOfStep = kUnits % 4 == 0 ? 4 : 2;

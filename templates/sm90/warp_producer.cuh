@@ -93,7 +93,7 @@ struct WarpProducer {
       }
     } else {
       const int own =
-          has_few_registers<Config>() ? static_cast<int>(opaque(static_cast<u32>(lane))) : lane;
+          rematerializes<Config>() ? static_cast<int>(opaque(static_cast<u32>(lane))) : lane;
       return TileList<Config::kTileN, Mask, Rows, Params>(rows, params, own, work.tile_begin,
                                                           work.tile_end);
     }

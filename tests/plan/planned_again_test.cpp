@@ -107,7 +107,7 @@ LaunchShapes random_shapes(const AttentionSpec& spec, Random& random) {
   return shapes;
 }
 
-TEST(PlannedAgain, IsAsPlannedAnew) {
+TEST(PlannedAgain, IsAsPlannedAgain) {
   constexpr int kRounds = 200;
   for (const Arch arch : {Arch::kSm90a, Arch::kSm100a}) {
     for (const Case& one : kCases) {

@@ -176,7 +176,7 @@ TEST(Sm90Plan, ListsOfWorkAreStashedBesideWhoUpcasts) {
     EXPECT_EQ(2 * sm90.producer_registers + sm90.num_consumers * sm90.consumer_registers,
               (2 + sm90.num_consumers) * plan.main().launch_registers);
     EXPECT_EQ(constants_of(plan).at("kListsOffset") != "0", sm90.stashes_list || sm90.cuts);
-    EXPECT_EQ(constants_of(plan).at("kFewRegisters"), "true");
+    EXPECT_EQ(constants_of(plan).at("kRematerializes"), "true");
     return sm90.stashes_list && sm90.smem.begin_of(Region::kLists) > 0;
   };
   EXPECT_TRUE(stashes([](AttentionSpec&) {}));

@@ -149,8 +149,8 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kCuts", "false"},
       {"kJoins", "false"},
       {"kSkipsHiddenTiles", "false"},
-      {"kFewRegisters", "false"},
-      {"kPlacesRowsAnew", "false"},
+      {"kRematerializes", "false"},
+      {"kRematerializesRows", "false"},
       {"kStashesWork", "false"},
       {"kStashOffset", "0"},
       {"kStashBytes", "48"},
@@ -174,7 +174,7 @@ TEST(Sm90Plan, StashedWorkTilesHaveRoom) {
     const Sm90Plan& sm90 = *plan.sm90;
     EXPECT_EQ(constants_of(plan).at("kStashOffset") != "0", sm90.stashes_work);
     EXPECT_EQ(constants_of(plan).at("kStashesWork"), sm90.stashes_work ? "true" : "false");
-    EXPECT_EQ(constants_of(plan).at("kFewRegisters"), sm90.rematerializes ? "true" : "false");
+    EXPECT_EQ(constants_of(plan).at("kRematerializes"), sm90.rematerializes ? "true" : "false");
     for (const PlacedRegion& range : sm90.smem) {
       if (range.region != Region::kStash) continue;
       EXPECT_EQ(range.size, 48 * 4 * sm90.num_consumers);
@@ -224,7 +224,7 @@ TEST(Sm90Plan, StashedWorkTilesHaveRoom) {
 }
 
 // Beside scales of rows consumers keep little where that costs no time, and do not stash then.
-TEST(Sm90Plan, RowsArePlacedAnewWhereThatCostsNothing) {
+TEST(Sm90Plan, RowsArePlacedAgainWhereThatCostsNothing) {
   const auto places = [](int depth, Dtype dtype, bool bits, Scales scales = Scales::kToken) {
     AttentionSpec spec = sm90_spec(depth);
     spec.scales = scales;
@@ -233,10 +233,10 @@ TEST(Sm90Plan, RowsArePlacedAnewWhereThatCostsNothing) {
     spec.mask = mask_of(bits ? MaskSpec::Kind::kMaterialized : MaskSpec::Kind::kSlidingWindow);
     spec.mask.dtype = Dtype::kBits;
     const KernelPlan plan = plan_of(spec);
-    const bool anew = plan.sm90->rematerializes_rows;
-    EXPECT_EQ(constants_of(plan).at("kPlacesRowsAnew"), anew ? "true" : "false");
-    EXPECT_FALSE(anew && plan.sm90->stashes_work);
-    return anew;
+    const bool again = plan.sm90->rematerializes_rows;
+    EXPECT_EQ(constants_of(plan).at("kRematerializesRows"), again ? "true" : "false");
+    EXPECT_FALSE(again && plan.sm90->stashes_work);
+    return again;
   };
   EXPECT_TRUE(places(80, Dtype::kE4m3, false));
   EXPECT_TRUE(places(128, Dtype::kBf16, false));

@@ -70,7 +70,7 @@ TEST_F(Sm100CodeSize, WaitsAreStatements) {
 }
 
 // The PTX instructions that one more KV tile takes, by threads of a softmax warpgroup, with what
-// the other warps do for it. A place of a KV tile that is made anew at each step costs four of
+// the other warps do for it. A place of a KV tile that is made again at each step costs four of
 // them.
 TEST_F(Sm100CodeSize, AKvTileTakesFewInstructions) {
   const auto kernel = compiled(base_spec(Arch::kSm100a, 1, 1, 128));

@@ -69,7 +69,7 @@ std::string shape_text(const ProofShape& shape) {
 
 // --- the journal ---------------------------------------------------------------------------------
 
-// Names this program, its templates included, and its compiler: another one proves anew.
+// Names this program, its templates included, and its compiler: another one proves again.
 std::string identity() {
   std::ifstream self("/proc/self/exe", std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(self)), {});

@@ -158,10 +158,10 @@ TEST_F(Sm90Stash, TensorsSpillNothing) {
       2));
 }
 
-// Beside 256 columns consumers make anew with each tile what ptxas would keep: the descriptors of
+// Beside 256 columns consumers make again with each tile what ptxas would keep: the descriptors of
 // Q beside numbers that are added, and of upcast K and V the place of its bits in notes. These
 // spilled 8 to 104 bytes.
-TEST_F(Sm90Stash, WhatATileNeedsIsMadeAnew) {
+TEST_F(Sm90Stash, WhatATileNeedsIsMadeAgain) {
   const MaskSpec documents =
       expression_of("p.doc[q_idx] == p.doc[kv_idx]", {{"doc", ParamSpec::Type::kI32Array}});
   expect_no_spills(

@@ -148,9 +148,9 @@ TEST_F(Sm90TokenScales, DamagesAreSeen) {
   for (const Damage& damage : some_of(races)) expect_found(spec, {{150}, {600}}, damage, "race");
 }
 
-// Where a thread's rows are is found anew in masked tiles and at the end: of two heads, packed and
+// Where a thread's rows are is found again in masked tiles and at the end: of two heads, packed and
 // not, in the work tiles that follow, where sequences differ and where keys have parts.
-TEST_F(Sm90TokenScales, RowsArePlacedAnew) {
+TEST_F(Sm90TokenScales, RowsArePlacedAgain) {
   const MaskSpec of_heads = expression_of("(h % 2 == 0) == (q_idx - kv_idx < 150)");
   AttentionSpec unpacked = with_group(token_spec(80, of_heads), 6, 3);
   unpacked.return_lse = true;

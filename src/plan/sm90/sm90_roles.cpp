@@ -19,7 +19,7 @@ constexpr Sm90Case kRematerializing[] = {
 /// multiplied, and stash it in shared memory. NOTE: many of these kernels spilled, 8 to 656 bytes;
 /// others have room, and read nothing again.
 constexpr Sm90Row<bool> kStash[] = {
-    {{kRematerializes}, false},
+    {{kRematerializesRows}, false},
     // Numbers of a tensor take registers with each tile; bools do where K and V have 16 bits.
     {{kNumbers | kSplit, kUpcast}, true},
     {{kNumbers | kSplit | kTo192}, true},

@@ -130,7 +130,7 @@ Sm90Traits sm90_traits(const Sm90Plan& plan) {
               {kShortTile, plan.BN <= 96},
               {kSums, plan.sums_by_product},
               {kHeldQ, plan.held_q_steps > 0},
-              {kRematerializes, plan.rematerializes_rows}});
+              {kRematerializesRows, plan.rematerializes_rows}});
 }
 
 }  // namespace attnjit

@@ -68,7 +68,7 @@ enum Sm90Trait : Sm90Traits {
   kShortTile = 1ULL << 45,
   kSums = 1ULL << 46,  ///< the tensor cores sum P's rows
   kHeldQ = 1ULL << 47,
-  kRematerializes = 1ULL << 48,  ///< consumers find rows' places again
+  kRematerializesRows = 1ULL << 48,  ///< consumers find rows' places again
 };
 
 /// Facts that are had, and that are not.

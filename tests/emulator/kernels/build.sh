@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the PTX of the kernels in this folder anew (needs nvcc); the results are checked in, so that tests need no compiler.
+# Makes the PTX of the kernels in this folder again (needs nvcc); the results are checked in, so that tests need no compiler.
 set -euo pipefail
 cd "$(dirname "$0")"
 nvcc -ptx -lineinfo -arch=sm_90a -w simt.cu -o simt.sm_90a.ptx

@@ -151,12 +151,12 @@ std::string_view no_damage_by_context(std::string_view subject, std::string_view
   constexpr std::string_view kSaysSlotIsRead[] = {"sm_100a 96", "sm_100a 192", "sm_100a 256",
                                                   "sm_100a e4m3 rope 192",
                                                   "sm_100a 128 takes over"};
-  const bool hands_on_statistic =
+  const bool says_slot_is_read =
       !has(context.before, "tcgen05.wait::st") &&
       std::any_of(std::begin(kSaysSlotIsRead), std::end(kSaysSlotIsRead),
                   [&](std::string_view name) { return subject.starts_with(name); });
   if (kind == "arrival made relaxed" && has(context.before, "tcgen05.fence::before") &&
-      has(context.before, "cvt.rn.") && !hands_on_statistic) {
+      has(context.before, "cvt.rn.") && !says_slot_is_read) {
     return kTensorMemory;
   }
   // NOTE: V of deep heads, which has memory of its own, is waited for in front of the same

@@ -49,8 +49,8 @@ unsigned ctas_per_sm(const Machine& machine, unsigned registers) {
 }
 
 /// Whether of CTAs that walk their tiles those in the middle are run, rather than the first and the
-/// last: tiles that are dealt to and fro, or by turns, give the ends what no other has. NOTE: not
-/// of sm_100a and sm_103a, whose numbers were fitted with the ends.
+/// last: tiles that are dealt in snake order, or by turns, give the ends what no other has. NOTE:
+/// not of sm_100a and sm_103a, whose numbers were fitted with the ends.
 bool has_middles(Arch arch) { return arch == Arch::kSm90a; }
 
 /// Evenly spaced: the first and the last among them, or each the middle one of its part.

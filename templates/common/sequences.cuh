@@ -18,8 +18,8 @@ namespace attnjit {
 ///
 /// Where later rows see more keys, tiles of one rank come together, of as many heads as share L2: a
 /// CTA might get the long tiles of each head otherwise. From the longest to the shortest, they are
-/// dealt to and fro. NOTE: not where the rows of a sequence are few beside its keys: its tiles are
-/// as long as one another, and what they share of L2 counts.
+/// dealt in snake order. NOTE: not where the rows of a sequence are few beside its keys: its tiles
+/// are as long as one another, and what they share of L2 counts.
 ///
 /// In a ragged batch the second half of the CTAs begin with the last of their tiles. Prompts, which
 /// compute, and decodes, which load, stand together in a batch, and so they run together. Where

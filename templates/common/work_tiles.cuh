@@ -315,7 +315,7 @@ ATTNJIT_DEVICE WorkTile tile_of_head(int of_heads, int rank, const Arguments& ar
 /// pairs of a long and a short tile of one head, all as long as one another; a CTA takes every
 /// gridDim.x-th pair, and a head's pairs are neighbours, so that CTAs that run together share K and
 /// V in L2. Then the tail, the tiles of the pairs that are left: sorted from the longest to the
-/// shortest and dealt to and fro, which evens out what no number of equal pairs can. The launch
+/// shortest and dealt in snake order, which evens out what no number of equal pairs can. The launch
 /// says where the tail begins (paired_units, a multiple of gridDim.x; negative: no
 /// order by length is wanted). Otherwise a CTA takes one tile of each gridDim.x, each time the
 /// place after its last one: taking the same, it might always get a head's tile that is not full,

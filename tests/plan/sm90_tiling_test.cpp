@@ -120,7 +120,7 @@ class PlainModel {
     return (std::ceil(keys / rows_.tile_keys) * rows_.tile_keys + 256) * kShares[groups];
   }
 
-  // Tiles are dealt from the longest on, to and fro.
+  // Tiles are dealt from the longest on, in snake order.
   double busiest_of(const std::vector<std::int64_t>& heights) const {
     const std::int64_t tiles = static_cast<std::int64_t>(heights.size()) * rows_.heads;
     const std::int64_t ctas = std::min<std::int64_t>(tiles, rows_.ctas);

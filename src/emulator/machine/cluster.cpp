@@ -223,7 +223,7 @@ void Cluster::run_group(Warp& warp, std::size_t index, u32 budget) {
     }
     const Op& op = group->function->ops[group->pc];
     if ((op.flags & kOpReconverges) != 0 && !group->converged && !warp.convergences.empty()) {
-      // Park at the meeting point until the others come.
+      // Wait at the meeting point until the others come.
       bool parked = false;
       for (std::size_t i = warp.convergences.size(); i-- > 0;) {
         Convergence& c = warp.convergences[i];

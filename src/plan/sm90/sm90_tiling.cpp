@@ -169,7 +169,7 @@ struct Deal {
   std::vector<double> loads;  // of the CTAs
 };
 
-/// Tiles are dealt from the longest to the shortest, to and fro: what the busiest CTA takes, or
+/// Tiles are dealt from the longest to the shortest, in snake order: what the busiest CTA takes, or
 /// `most` where it takes no less. NOTE: a launch of new lengths waits for this, mostly to hear that
 /// a tiling is none of the best; so what shows that early comes first.
 double rising_time(const Sm90Rows& rows, const QueryTiling& tiling, const TileTimes& times,

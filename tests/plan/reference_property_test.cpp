@@ -320,7 +320,7 @@ TEST(ReferenceProperty, NoInputCrashesAConfiguration) {
     const Fa4Config config(args);
     if (config.supported()) {
       EXPECT_LE(config.smem_used, kCarveout);
-      EXPECT_LE(config.tmem_used, 512);
+      EXPECT_LE(config.tmem_used(), 512);
     }
     (void)config.description();
     (void)config.launch_smem_used();

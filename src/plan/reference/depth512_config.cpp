@@ -16,35 +16,20 @@ constexpr std::int64_t kMaxBarriers = 32;
 }  // namespace
 
 Depth512Config::Depth512Config(const Args& given) : args(given) {
-  const std::int64_t q = qkv_dtype_size();
   qk_depth = std::clamp<std::int64_t>(args.qk_depth, 0, kMaxDepth);
   ov_depth = std::clamp<std::int64_t>(args.ov_depth, 0, kMaxDepth);
   num_q_heads = args.num_q_heads;
   group = args.group;
-  num_kv_heads = group > 0 ? num_q_heads / group : 0;
   swizzle_mode = args.swizzle_mode;
   split_o = ov_depth > 256;
-  MMA_M = split_o ? 128 : 256;
-  BM = MMA_M / 2;
   num_qk_stages = std::max<std::int64_t>(qk_depth / 128, 1);
-  fuse_gqa = group > 1 && MMA_M % group == 0;
-  // An accumulator of N columns takes MMA_M * N / 256 physical ones: both CTAs hold a part.
-  const std::int64_t logical_cols = sm100_tmem_cols * 256 / MMA_M;
+  // An accumulator of N columns takes MMA_M() * N / 256 physical ones: both CTAs hold a part.
+  const std::int64_t logical_cols = sm100_tmem_cols * 256 / MMA_M();
   BN = std::min<std::int64_t>(256, align_down((logical_cols - ov_depth) / 2, MMA_K()));
   BN = fit_tile_to_pages(BN, args.page_size);
-  BK0 = qk_depth / num_qk_stages;
-  BK1 = BN / 2;
-  v_cols_per_cta = split_o ? ov_depth / 4 : ov_depth / 2;
-  TMEM_O_hi = split_o ? ov_depth / 4 : TMEM_O;
-  TMEM_S_even = MMA_M * ov_depth / 256;
-  TMEM_S_odd = TMEM_S_even + MMA_M * BN / 256;
-  tmem_used = TMEM_S_odd + MMA_M * BN / 256;
-  q_bytes = BM * qk_depth * q;
-  p_buffer_bytes = BM * BN * q;
-  kv_stage_bytes = BN / 2 * BK0 * q;
-  smem_used = 4 + q_bytes + p_buffer_bytes + 4 * BM + mbar_size * num_fixed_mbarriers();
+  smem_used = 4 + q_bytes() + p_buffer_bytes() + 4 * BM() + mbar_size * num_fixed_mbarriers();
   if (BN > 0 && qk_depth > 0 && smem_used <= sm100_smem_carveout) {
-    const std::int64_t stage = kv_stage_bytes + 2 * mbar_size;
+    const std::int64_t stage = kv_stage_bytes() + 2 * mbar_size;
     num_kv_stages = std::min((sm100_smem_carveout - smem_used) / stage,
                              (kMaxBarriers - num_fixed_mbarriers()) / 2);
     smem_used += num_kv_stages * stage;
@@ -64,8 +49,8 @@ std::string Depth512Config::unsupported_reason() const {
     return fmt::format("{} K/V stages fit the shared memory; the least is {}", num_kv_stages,
                        std::max<std::int64_t>(2, num_qk_stages));
   }
-  if (tmem_used > sm100_tmem_cols) {
-    return fmt::format("needs {} columns of tensor memory of {}", tmem_used, sm100_tmem_cols);
+  if (tmem_used() > sm100_tmem_cols) {
+    return fmt::format("needs {} columns of tensor memory of {}", tmem_used(), sm100_tmem_cols);
   }
   if (smem_used > sm100_smem_carveout) {
     return fmt::format("needs {} bytes of shared memory of {}", smem_used, sm100_smem_carveout);

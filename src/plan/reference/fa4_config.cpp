@@ -30,10 +30,6 @@ Fa4Config::Fa4Config(const Args& given) : args(given) {
   swizzle_mode = args.swizzle_mode;
   num_q_heads = args.num_q_heads;
   group = args.group;
-  num_kv_heads = group > 0 ? num_q_heads / group : 0;
-  MMA_M = pair_cta ? 256 : 128;
-  BM = args.num_qo == 2 ? 256 : MMA_M;
-  fuse_gqa = group > 1 && MMA_M % group == 0 && !args.is_mla;
 
   const std::int64_t swizzle_elements = this->swizzle_elements();
   padded_qk_depth = align_up(qk_depth, swizzle_elements);
@@ -41,14 +37,6 @@ Fa4Config::Fa4Config(const Args& given) : args(given) {
   // Two S and two O accumulators share the tensor memory: 2 BN + 2 padded_ov_depth <= 512.
   BN = std::min<std::int64_t>(256, align_down(sm100_tmem_cols / 2 - padded_ov_depth, MMA_K()));
   BN = fit_tile_to_pages(BN, args.page_size);
-  TMEM_S1 = BN;
-  TMEM_P0 = TMEM_S0;
-  TMEM_P1 = TMEM_S1;
-  TMEM_C0 = TMEM_P0 + BN / 2;
-  TMEM_C1 = TMEM_P1 + BN / 2;
-  TMEM_O0 = 2 * BN;
-  TMEM_O1 = TMEM_O0 + padded_ov_depth;
-  tmem_used = TMEM_O1 + padded_ov_depth;
 
   std::int64_t staged = 1;
   if (args.pinned_qk_stages > 0) {
@@ -63,11 +51,10 @@ Fa4Config::Fa4Config(const Args& given) : args(given) {
   // at all; a fused ring over-reserves them, as the reference does.
   std::int64_t smem = kTmemPointerBytes + mbar_size * (kFixedBarriers + 2 * num_pv_stages +
                                                        (args.num_qo == 2 ? staged : 0));
-  smem += BM * (r > 0 ? padded_ov_depth * q + rope * r : padded_qk_depth * q);
-  smem += BM * s;
+  smem += BM() * (r > 0 ? padded_ov_depth * q + rope * r : padded_qk_depth * q);
+  smem += BM() * s;
   smem += kCorrectionBytes;
 
-  BK1 = BN;
   if (BN > 0) {
     const std::int64_t rows = k_rows_per_cta();
     // A K or V stage with its two barriers, and what only a K stage has.
@@ -91,7 +78,6 @@ Fa4Config::Fa4Config(const Args& given) : args(given) {
       }
     }
   }
-  BK0 = padded_qk_depth / num_qk_stages;
   smem_used = smem;
 }
 
@@ -100,7 +86,7 @@ std::int64_t Fa4Config::swizzle_elements() const {
 }
 
 std::int64_t Fa4Config::q_rope_bytes() const {
-  return BM * rope_depth() * (args.rope_dtype ? rope_dtype_size() : qkv_dtype_size());
+  return BM() * rope_depth() * (args.rope_dtype ? rope_dtype_size() : qkv_dtype_size());
 }
 
 std::int64_t Fa4Config::num_rope_buffers() const {
@@ -144,8 +130,8 @@ std::string Fa4Config::why_no_tensor_memory() const {
         "of tensor memory; the least is 64",
         padded_ov_depth, BN, sm100_tmem_cols);
   }
-  if (tmem_used <= sm100_tmem_cols) return {};
-  return fmt::format("needs {} columns of tensor memory of {}", tmem_used, sm100_tmem_cols);
+  if (tmem_used() <= sm100_tmem_cols) return {};
+  return fmt::format("needs {} columns of tensor memory of {}", tmem_used(), sm100_tmem_cols);
 }
 
 std::string Fa4Config::why_no_shared_memory() const {
@@ -161,7 +147,7 @@ std::string Fa4Config::description() const {
       "pair_cta = {}\nnum_qo = {}\nMMA_M = {}\nqk_depth = {}\nBN = {}\nnum_kv_stages = {}\n"
       "tmem_used = {}\nsmem_used = {}\nsm100_smem_carveout = {}\nnope_dtype_size = {}\n"
       "rope_dtype_size = {}\nscale_dtype_size = {}\nuse_fused_kv = {}",
-      pair_cta, num_qo(), MMA_M, qk_depth, BN, num_kv_stages, tmem_used, smem_used,
+      pair_cta, num_qo(), MMA_M(), qk_depth, BN, num_kv_stages, tmem_used(), smem_used,
       sm100_smem_carveout, qkv_dtype_size(), rope_dtype_size(), scale_dtype_size(), use_fused_kv);
 }
 
@@ -191,9 +177,9 @@ std::int64_t Fa4Config::launch_smem_used() const {
 
 bool Fa4Config::prefer_1q(std::uint32_t max_prompt_len, std::uint32_t num_partitions,
                           std::uint32_t batch_size, std::int64_t sm_count) const {
-  if (BM <= 0 || q_tile_rows() <= 0) return false;
+  if (BM() <= 0 || q_tile_rows() <= 0) return false;
   if (std::int64_t{max_prompt_len} <= q_tile_rows()) return true;
-  std::int64_t ctas = ceil_div(max_prompt_len, BM);
+  std::int64_t ctas = ceil_div(max_prompt_len, BM());
   for (const std::int64_t factor :
        {std::int64_t{num_partitions}, num_q_heads, std::int64_t{batch_size}}) {
     if (__builtin_mul_overflow(ctas, factor, &ctas)) return false;

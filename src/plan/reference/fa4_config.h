@@ -49,35 +49,37 @@ struct Fa4Config {
 
   Args args;  ///< as given
 
-  std::int64_t MMA_M = 0;  ///< rows of one MMA
-  std::int64_t BM = 0;     ///< query rows per CTA
-  std::int64_t BN = 0;     ///< keys per tile; 0: none fits the tensor memory
-  std::int64_t BK0 = 0;    ///< columns of a staged K tile
-  std::int64_t BK1 = 0;    ///< rows of a V tile
+  std::int64_t BN = 0;  ///< keys per tile; 0: none fits the tensor memory
   std::int64_t qk_depth = 0;
   std::int64_t padded_qk_depth = 0;
   std::int64_t ov_depth = 0;
   std::int64_t padded_ov_depth = 0;
   std::int64_t group = 0;
   std::int64_t num_q_heads = 0;
-  std::int64_t num_kv_heads = 0;
-  std::int64_t TMEM_S1 = 0;
-  std::int64_t TMEM_O0 = 0;
-  std::int64_t TMEM_O1 = 0;
-  std::int64_t TMEM_P0 = 0;
-  std::int64_t TMEM_P1 = 0;
-  std::int64_t TMEM_C0 = 0;
-  std::int64_t TMEM_C1 = 0;
-  std::int64_t tmem_used = 0;
   std::int64_t num_kv_stages = 0;
   std::int64_t num_qk_stages = 1;
   std::int64_t num_pv_stages = 2;
   std::int64_t smem_used = 0;
-  bool fuse_gqa = false;
   std::int64_t swizzle_mode = 0;  ///< bytes
   bool use_fused_kv = false;      ///< K and V tiles alternate in one ring
   bool pair_cta = false;
 
+  std::int64_t MMA_M() const { return pair_cta ? 256 : 128; }        ///< rows of one MMA
+  std::int64_t BM() const { return num_qo() == 2 ? 256 : MMA_M(); }  ///< query rows per CTA
+  std::int64_t BK0() const {
+    return padded_qk_depth / num_qk_stages;
+  }                                        ///< columns of a staged K tile
+  std::int64_t BK1() const { return BN; }  ///< rows of a V tile
+  bool fuse_gqa() const { return group > 1 && MMA_M() % group == 0 && !args.is_mla; }
+  std::int64_t num_kv_heads() const { return group > 0 ? num_q_heads / group : 0; }
+  std::int64_t TMEM_S1() const { return BN; }
+  std::int64_t TMEM_P0() const { return TMEM_S0; }
+  std::int64_t TMEM_P1() const { return TMEM_S1(); }
+  std::int64_t TMEM_C0() const { return TMEM_P0() + BN / 2; }
+  std::int64_t TMEM_C1() const { return TMEM_P1() + BN / 2; }
+  std::int64_t TMEM_O0() const { return 2 * BN; }
+  std::int64_t TMEM_O1() const { return TMEM_O0() + padded_ov_depth; }
+  std::int64_t tmem_used() const { return TMEM_O1() + padded_ov_depth; }
   std::int64_t MMA_K() const { return qkv_dtype_size() == 2 ? 16 : 32; }
   std::int64_t qkv_dtype_size() const { return size_of(args.qkv_dtype); }  ///< bytes
   std::int64_t rope_dtype_size() const { return args.rope_dtype ? size_of(*args.rope_dtype) : 0; }
@@ -89,13 +91,13 @@ struct Fa4Config {
   /// it.
   std::int64_t swizzle_elements() const;
   /// Sequence positions of a full tile: BM / group where the group's heads are fused into it.
-  std::int64_t BM_eff() const { return fuse_gqa ? BM / group : BM; }
+  std::int64_t BM_eff() const { return fuse_gqa() ? BM() / group : BM(); }
   std::int64_t num_qo() const { return args.num_qo; }
   std::int64_t cta_group() const { return pair_cta ? 2 : 1; }
   std::int64_t PairBM_eff() const { return BM_eff() * cta_group(); }
   std::int64_t v_cols_per_cta() const { return padded_ov_depth / cta_group(); }
   std::int64_t k_rows_per_cta() const { return BN / cta_group(); }
-  std::int64_t q_nope_bytes() const { return BM * padded_ov_depth * qkv_dtype_size(); }
+  std::int64_t q_nope_bytes() const { return BM() * padded_ov_depth * qkv_dtype_size(); }
   std::int64_t q_rope_bytes() const;
   std::int64_t rope_depth() const { return padded_qk_depth - padded_ov_depth; }
   std::int64_t num_rope_buffers() const;
@@ -111,7 +113,7 @@ struct Fa4Config {
   std::string why_no_shared_memory() const;
   /// One "name = value" a line.
   std::string description() const;
-  std::int64_t correction_smem_elements() const { return BM; }
+  std::int64_t correction_smem_elements() const { return BM(); }
   std::int64_t num_active_warps_per_group() const { return 4; }
   std::int64_t num_active_threads_per_group() const { return 128; }
   /// mbarriers of FA4MiscMBars: S and C hand-offs, Q1 sync (2Q), the K and V rings, O.
@@ -126,7 +128,7 @@ struct Fa4Config {
   /// Dynamic shared memory of a launch: the larger of both variants where it may switch.
   std::int64_t launch_smem_used() const;
   /// Rows of a Q tile: BM / num_qo.
-  std::int64_t q_tile_rows() const { return num_qo() > 0 ? BM / num_qo() : BM; }
+  std::int64_t q_tile_rows() const { return num_qo() > 0 ? BM() / num_qo() : BM(); }
   /// Whether a launch should take the 1Q variant: the prompt fits one Q tile, or the 2Q grid fills
   /// at most half of the SMs.
   bool prefer_1q(std::uint32_t max_prompt_len, std::uint32_t num_partitions,

@@ -35,10 +35,10 @@ Json pipeline_json(const Fa4Config& config, bool is_k) {
   const std::int64_t tile_rows = is_k ? k_rows : config.BN;
   const std::int64_t full_k_bytes =
       k_rows * q * config.padded_ov_depth + k_rows * config.rope_depth() * config.rope_dtype_size();
-  return Json{{"BK", is_k ? config.BK0 : config.BK1},
+  return Json{{"BK", is_k ? config.BK0() : config.BK1()},
               {"BMN", is_k ? k_rows : v_cols},
               {"full_kv_bytes", is_k ? full_k_bytes : v_cols * config.BN * q},
-              {"staged_k_bytes", k_rows * config.BK0 * q},
+              {"staged_k_bytes", k_rows * config.BK0() * q},
               {"is_k_major", is_k},
               {"num_qk_stages_effective", is_k ? config.num_qk_stages : 1},
               {"kv_sub_tile_rows", kv_sub_tile_rows(tile_rows, config.args.page_size)},
@@ -50,9 +50,9 @@ Json pipeline_json(const Fa4Config& config, bool is_k) {
 Json mha_2q_json(const Fa4Config& config) {
   using Config = Fa4Config;
   const std::int64_t q = config.qkv_dtype_size();
-  const std::int64_t half = config.BM / 2, depth = config.padded_qk_depth;
+  const std::int64_t half = config.BM() / 2, depth = config.padded_qk_depth;
   const std::int64_t swizzle = config.swizzle_elements();
-  const std::int64_t kv_offset = config.BM * depth;
+  const std::int64_t kv_offset = config.BM() * depth;
   const std::int64_t kv_elements = 2 * config.num_kv_stages * depth * config.BN;
   const std::int64_t correction = (kv_offset + kv_elements) * q / 4;  // floats
   Json json;

@@ -127,7 +127,7 @@ void add_deviations(const Sm100MlaPlan& mla, KernelPlan& plan) {
       std::tuple{"BK0", &D512::BK0, MlaTiles::kBlockColumns},
       std::tuple{"smem_used", &D512::smem_used, mla.smem.end_of_last()},
       std::tuple{"num_mbarriers", &D512::num_mbarriers, mla.barriers.size()});
-  deviate(plan.deviations, "fuse_gqa", reference.fuse_gqa, shift > 0, kPacked);
+  deviate(plan.deviations, "fuse_gqa", reference.fuse_gqa(), shift > 0, kPacked);
   add(kPacked, std::tuple{"BM_eff", &D512::BM_eff, std::max(MlaTiles::kRows >> shift, 1)});
   add("no role gives registers away, and none spills",
       std::tuple{"registers of the softmax warps", 256, kRegisters},

@@ -6,9 +6,12 @@
 //
 // SPECS has one JSON object a line, {"name", "spec"}. One line of JSON comes back for each.
 // digests: {"text", "headers", "plan", "launch"} with a digest each, or {"refused": reason}.
+//
 // whole: the same with the texts themselves; `headers` maps a file's name to its digest.
+//
 // code: {"code"}, a digest of the machine code and the registers of all kernels, as NVRTC makes
-// them: without names, addresses and symbols, which lie elsewhere in a cubin; "spills" in bytes.
+// them: without names, addresses and symbols, which lie elsewhere in a cubin; "spills" in bytes;
+// "nvrtc", its version. A line may have "set": {NAME: TEXT}, other values of constants of Config.
 #include <elf.h>
 #include <fmt/format.h>
 
@@ -21,6 +24,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -123,16 +127,23 @@ class Describer {
     if (mode_ == "code") compiler_ = make_in_process_compiler();
   }
 
-  Json describe(const std::string& spec_json) {
-    const Result<SpecDocument> spec = spec_from_json(spec_json);
+  Json describe(const Json& given) {
+    const Result<SpecDocument> spec = spec_from_json(given.at("spec").dump());
     if (!spec) return {{"refused", spec.error().to_string()}};
     const Result<ResolvedSpec> resolved = ResolvedSpec::make(spec->spec, spec->options);
     if (!resolved) return {{"refused", resolved.error().to_string()}};
     const Result<KernelPlan> planned = plan(*resolved);
     if (!planned) return {{"refused", planned.error().to_string()}};
     if (!planned->supported) return {{"refused", planned->reason}};
-    const Result<KernelSource> source = generate(*planned);
+    Result<KernelSource> source = generate(*planned);
     if (!source) return {{"refused", source.error().to_string()}};
+    const Json set = given.value("set", Json::object());
+    for (const auto& [constant, value] : set.items()) {
+      const std::regex line(" " + constant + " = [^;]*;");
+      if (!std::regex_search(source->text, line)) return {{"refused", "no " + constant}};
+      source->text = std::regex_replace(source->text, line,
+                                        " " + constant + " = " + value.get<std::string>() + ";");
+    }
     if (mode_ == "code") return code(*source);
     const bool whole = mode_ == "whole";
     const auto shown = [&](const std::string& text) { return whole ? text : digest(text); };
@@ -164,7 +175,9 @@ class Describer {
     for (const ResourceUsage& usage : image->entry_usage) {
       what += fmt::format("{} registers ", usage.registers);
     }
-    return {{"code", digest(what)}, {"spills", image->usage.spill_bytes}};
+    return {{"code", digest(what)},
+            {"spills", image->usage.spill_bytes},
+            {"nvrtc", image->nvrtc_version}};
   }
 
   std::string mode_;
@@ -175,8 +188,7 @@ int run(const std::string& mode) {
   Describer describer(mode);
   std::string line;
   while (std::getline(std::cin, line)) {
-    const Json given = Json::parse(line);
-    std::cout << describer.describe(given.at("spec").dump()).dump() << std::endl;
+    std::cout << describer.describe(Json::parse(line)).dump() << std::endl;
   }
   return 0;
 }

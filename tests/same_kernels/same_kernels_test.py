@@ -1,4 +1,4 @@
-"""scripts/same-kernels: what it calls a difference, and that both of its tools say what it reads.
+"""scripts/same-kernels and register-choices: what they call a difference, and that their tools say what they read.
 
     same_kernels_test.py KERNEL_SPECS DESCRIBE_KERNELS
 """
@@ -10,19 +10,20 @@ import subprocess
 import sys
 import unittest
 
-SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "same-kernels")
+SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts")
 SPECS, DESCRIBE = sys.argv[1:3]
 SPEC = {"arch": "sm_90a", "num_q_heads": 8, "group": 4, "qk_depth": 128, "mask": "causal"}
 
 
-def load():
-    loader = importlib.machinery.SourceFileLoader("same_kernels", SCRIPT)
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("same_kernels", loader))
+def load(name):
+    loader = importlib.machinery.SourceFileLoader(name, os.path.join(SCRIPTS, name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
     loader.exec_module(module)
     return module
 
 
-script = load()
+script = load("same-kernels")
+choices = load("register-choices")
 
 
 def described(mode, *specs):
@@ -50,6 +51,24 @@ class SameKernels(unittest.TestCase):
         self.assertIn("struct Config", one["text"])
         self.assertIn("+", script.shown(one, other, "text"))
         self.assertEqual(one["launch"].count('"entry"'), 3)  # a launch each, none of them an error
+
+    def test_a_constant_that_is_set_has_this_value_and_no_other_changes(self):
+        def text(**constants):
+            line = json.dumps({"name": "one", "spec": SPEC, "set": constants})
+            return script.describe([DESCRIBE], "whole", [line], 1)[0][0]
+
+        planned = text()["text"]
+        self.assertIn(" kStashesWork = false;", planned)
+        self.assertEqual(text(kStashesWork="true")["text"],
+                         planned.replace(" kStashesWork = false;", " kStashesWork = true;"))
+        self.assertIn("refused", text(kNoSuchThing="true"))
+
+    def test_what_spills_fewer_bytes_is_better_and_a_stash_that_saves_none_needless(self):
+        self.assertEqual(choices.verdict(False, 24, 0), "better")
+        self.assertEqual(choices.verdict(True, 24, 8), "better")
+        self.assertEqual(choices.verdict(True, 0, 0), "needless")
+        self.assertIsNone(choices.verdict(True, 0, 24))
+        self.assertIsNone(choices.verdict(False, 0, 0))
 
     def test_every_spec_of_the_list_is_read_and_most_are_served_on_each_architecture(self):
         lines = subprocess.run([SPECS, "5", "7"], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()

@@ -174,8 +174,9 @@ ATTNJIT_DEVICE int team_of(const Arguments& arguments) {
 
 /// Gives every step-th row from `begin` on, a number in the LSE, its place and its parts to
 /// visit(): of slots those of the ranges' tables, of which a lane each asks for the warp's next 32,
-/// so that neighbouring warps have a row each of neighbouring ranges. NOTE: in one loop: two would
-/// not stay in the instruction cache beside the attention.
+/// so that neighbouring warps have a row each of neighbouring ranges, and a warp's rows are of
+/// different ones: few ranges may have all that is to be merged. NOTE: in one loop: two would not
+/// stay in the instruction cache beside the attention.
 template <class Config, class Arguments, class Visit>
 ATTNJIT_DEVICE void for_rows(long long begin, long long step, int lane, const Arguments& arguments,
                              const Visit& visit) {
@@ -198,7 +199,8 @@ ATTNJIT_DEVICE void for_rows(long long begin, long long step, int lane, const Ar
         const int own = static_cast<int>(first + lane * step);
         if (own < rows) {
           row_of_tile = quotient(own, arguments.partitions);
-          range = own - row_of_tile * arguments.partitions;
+          const int turned = own + row_of_tile;
+          range = turned - quotient(turned, arguments.partitions) * arguments.partitions;
           own_parts = static_cast<int>(words[table.parts(range)]);
           number = static_cast<int>(words[table.row(range, row_of_tile)]);
         }

@@ -356,6 +356,22 @@ TEST_F(Compile, TheClockTellsOfRoles) {
   EXPECT_TRUE(spans.count("waits: Q 0 of 0 full"));
 }
 
+// One long sequence among short ones is cut among all CTAs, and few ranges have all the rows that
+// are merged: many CTAs have a part in that.
+TEST_F(Compile, RowsOfOneLongSequenceAreMergedByManyCtas) {
+  const std::string spec = folder_ / "mla.json";
+  write_text(spec, R"({"arch": "sm_90a", "mla": "decode", "num_q_heads": 32, "group": 32,
+                       "qk_depth": 576, "ov_depth": 512, "page_size": 64, "mask": "causal",
+                       "num_partitions": 0, "max_q_len": 2})");
+  const Json json = run_json({"verify", spec, "--timing", "sm_90a", "--timed-sms", "132", "--q-len",
+                              "2,2,2,2,2", "--kv-len", "30000,64,64,64,64"},
+                             0);
+  const Json& launches = json.at("launches");
+  ASSERT_EQ(launches.size(), 2U);
+  EXPECT_EQ(launches[1].at("entry"), "attnjit_merge");
+  EXPECT_LT(launches[1].at("us").get<double>(), 2 * launches[0].at("us").get<double>());
+}
+
 // A launch runs one of a kernel's two bodies: they have barriers at other places.
 TEST_F(Compile, TheClockNamesTheBarriersOfTheBodyThatRuns) {
   const auto names = [&](const char* heads, const char* q_len) {

@@ -1,6 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests ask of vLLM's workers (`--worker-extension-cls extension.Extension`)."""
+import sys
 import zlib
+
+
+def _reduce_with_torch():
+    """vLLM's own binding of NCCL does not load where torch brings an older library; its
+    reduce_scatter then returns memory that nobody wrote (0.33). torch's takes its place."""
+    from vllm.distributed.device_communicators.base_device_communicator import (
+        DeviceCommunicatorBase)
+    from vllm.distributed.device_communicators.cuda_communicator import CudaCommunicator
+
+    bound = CudaCommunicator.reduce_scatter
+
+    def reduce_scatter(self, input_, dim=-1):
+        missing = self.pynccl_comm is None or self.pynccl_comm.disabled
+        return (DeviceCommunicatorBase.reduce_scatter if missing else bound)(self, input_, dim)
+
+    CudaCommunicator.reduce_scatter = reduce_scatter
+
+
+if "vllm" in sys.modules:  # and not SGLang's
+    _reduce_with_torch()
 
 
 def fill(model, rank=0):
@@ -36,12 +57,14 @@ def fill(model, rank=0):
 
 
 def _q_rows(config, rows):
-    """Those of Q, of a rank's rows of Q, K and V."""
+    """Those of Q, of a rank's rows of Q, K and V: of the last each rank has a head at least."""
     heads = config.num_attention_heads
     of_kv = (getattr(config, "num_kv_heads", None)
              or getattr(config, "num_key_value_heads", None) or heads)
-    world = max(1, (heads + 2 * of_kv) * _head_dim(config) // rows)
-    return heads // world * _head_dim(config)
+    for world in (1, 2, 4, 8):
+        if (heads // world + 2 * max(1, of_kv // world)) * _head_dim(config) == rows:
+            return heads // world * _head_dim(config)
+    raise ValueError(f"{rows} rows of Q, K and V are not those of a rank's heads")
 
 
 def _head_dim(config):

@@ -44,6 +44,36 @@ def specs(folder, config, *arguments, arch="sm_90a", server="vllm"):
     return found
 
 
+def refusals(folder):
+    """What a server refuses at its start has no manifest, and the reason is its backend's; all else
+    has a manifest whose specs a kernel serves."""
+    gptoss = {"model_type": "gpt_oss"}
+    listed = {**DEEPSEEK, "model_type": "deepseek_v32", "index_topk": 2048}
+    alibi = {"model_type": "mpt", "n_heads": 32, "d_model": 4096}
+    dcp, windows = ("--dcp", "2"), "without windows, sinks and ALiBi"
+    for config, server, arguments, text in (
+            (GEMMA3, "vllm", dcp, windows), (gptoss, "vllm", dcp, windows), (alibi, "vllm", dcp, windows),
+            (LLAMA, "vllm", ("--kv-cache-dtype", "fp8_ds_mla"), "lists of keys"),
+            (DEEPSEEK, "vllm", ("--kv-cache-dtype", "fp8_ds_mla"), "lists of keys"),
+            (DEEPSEEK, "vllm", ("--kv-cache-dtype", "fp8_per_token_head"), "beside MLA"),
+            (GEMMA3, "vllm", ("--kv-cache-dtype", "fp8_per_token_head", "--arch", "sm_90a"), "scales"),
+            (LLAMA, "vllm", ("--page", "8"), "multiples of 16"),
+            (listed, "sglang", (), "DSA"), (alibi, "sglang", (), "ALiBi"),
+            ({**LLAMA, "head_dim": 264}, "vllm", (), "qk_depth"),
+            ({**LLAMA, "head_dim": 264}, "sglang", (), "qk_depth"),
+            (LLAMA, "vllm", dcp, ""), (DEEPSEEK, "vllm", (*dcp, "--tp", "8"), ""), (DEEPSEEK, "sglang", (), ""),
+            (listed, "vllm", ("--kv-cache-dtype", "fp8_ds_mla"), ""),
+            (GEMMA3, "vllm", ("--kv-cache-dtype", "fp8_per_token_head", "--arch", "sm_100a"), "")):
+        path = pathlib.Path(folder, "config.json")
+        path.write_text(json.dumps(config))
+        done = run(str(path), "--for", server, *arguments)
+        if not text:
+            assert done.returncode == 0 and json.loads(done.stdout)["specs"], done
+            continue
+        assert done.returncode == 3 and not done.stdout and text in done.stderr, done
+        assert done.stderr.startswith("attnjit manifest: ") and done.stderr.count("\n") == 1, done
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         shared = {"num_q_heads": 32, "group": 4, "qk_depth": 128, "ov_depth": 128,
@@ -117,13 +147,20 @@ def main():
             assert done.returncode == 2 and text in done.stderr, done
         done = run(config, "--for", "sglang", "--dcp", "2")
         assert done.returncode == 2 and "vLLM's" in done.stderr, done
-        for server, numbers, text in (("vllm", "4096,8192", "3 numbers"), ("vllm", "0,1,1", "0,1,1"),
+        for server, numbers, text in (("vllm", "4096,8192", "3 numbers"), ("vllm", "0,1,1", "is '0'"),
                                       ("transformers", "1,2", "no such mode")):
             done = run(config, "--for", server, "--batch-invariant", numbers)
             assert done.returncode == 2 and text in done.stderr, done
+        for arguments, text in ((("--drafts", "-1"), "--drafts"), (("--dcp", "0"), "--dcp"),
+                                (("--page", "0"), "integers from 1 on")):
+            done = run(config, "--for", "vllm", *arguments)
+            assert done.returncode == 2 and text in done.stderr, done
+        done = run(config, "--for", "vllm", "-o", str(pathlib.Path(folder, "none", "m.json")))
+        assert done.returncode == 1 and "cannot be written" in done.stderr, done
         written = pathlib.Path(folder, "manifest.json")
         assert run(config, "--for", "vllm", "-o", str(written)).returncode == 0
         assert json.loads(written.read_text())["name"] == "llama"
+        refusals(folder)
 
 
 if __name__ == "__main__":

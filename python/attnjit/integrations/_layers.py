@@ -123,6 +123,25 @@ def invariant_keys(elements: int, rows: int, context: int) -> int:
     return max(384, -(-keys // 64) * 64)
 
 
+SHARED_ALONE = "decode context parallelism serves layers without windows, sinks and ALiBi"
+
+
+def why_vllm_refuses(layer: Layer, server: Server) -> Optional[str]:
+    """Why vLLM's backend takes no such layer, whatever the kernels serve; None: it does."""
+    for holds, text in (
+            (server.sharing > 1 and not layer.latent
+             and (layer.window or layer.sink or layer.alibi), SHARED_ALONE),
+            (server.cache == DSV32 and not layer.topk,
+             f"a cache of {DSV32} is one of MLA over lists of keys"),
+            (server.cache == TOKEN_SCALES and layer.latent,
+             f"a cache of {TOKEN_SCALES} is not served beside MLA"),
+            (server.page_size % 16, f"pages of {server.page_size} rows are not served in vLLM: only "
+             "of multiples of 16")):
+        if holds:
+            return text
+    return None
+
+
 def rows_of(server: Server) -> List[int]:
     """The rows that requests have in steps of decodes alone, and with drafts."""
     if server.partition_keys:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, List, Union
+from typing import Any, Dict, List, Optional, Union
 
 from ._layers import _NAMED_ROWS, MOST_ROWS, Layer, Server, mask_of, types_of
+
+
+NO_LISTS = "lists of keys (DSA) are not served in SGLang"
+
+
+def why_sglang_refuses(layer: Layer) -> Optional[str]:
+    """Why SGLang's backend takes no such layer, whatever the kernels serve; None: it does."""
+    return NO_LISTS if layer.topk else "positions by ALiBi are not served" if layer.alibi else None
 
 
 def sglang_mask(layer: Layer) -> Union[str, Dict[str, Any]]:

@@ -9,24 +9,37 @@ import argparse
 import json
 import subprocess
 import sys
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
+from .. import AttnjitError, UnsupportedError
 from .._abi import command_path
 from ._layers import (DSV32, EIGHT_BITS, INVARIANT_LIST, TOKEN_SCALES, Layer, Server,
-                      invariant_keys, vllm_specs)
-from ._sglang_layers import sglang_specs
+                      invariant_keys, vllm_specs, why_vllm_refuses)
+from ._sglang_layers import sglang_specs, why_sglang_refuses
+from ._specs import why_not
 from ._transformers_layers import transformers_specs
 
 _PAGES = {"vllm": 16, "sglang": 1, "transformers": 256}  #: rows of a page, by default
 _ARCHS = ("sm_90a", "sm_100a", "sm_103a")
 
 
+def _number(least: int) -> Callable[[str], int]:
+    """An integer from `least` on."""
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise argparse.ArgumentTypeError(f"is {text!r}; allowed: integers from {least} on")
+        return number
+
+    return read
+
+
 def _numbers(text: str) -> List[int]:
     """N[,N..]: numbers from 1 on."""
-    numbers = [int(one) for one in text.split(",")]
-    if min(numbers) < 1:
-        raise ValueError(text)
-    return numbers
+    return [_number(1)(one) for one in text.split(",")]
 
 
 def add_options(made: argparse.ArgumentParser) -> None:
@@ -40,10 +53,10 @@ def add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--kv-cache-dtype", default="auto", choices=["auto", *EIGHT_BITS, TOKEN_SCALES, DSV32])
     made.add_argument("--head-scales", action="store_true",
                       help="the checkpoint has scales of heads beside a cache of fp8")
-    made.add_argument("--drafts", type=int, default=0, metavar="N", help="tokens of a draft")
+    made.add_argument("--drafts", type=_number(0), default=0, metavar="N", help="tokens of a draft")
     made.add_argument("--tree", action="store_true",
                       help="drafts are trees (SGLang: n-grams, --speculative-eagle-topk above 1)")
-    made.add_argument("--dcp", type=int, default=1, metavar="N",
+    made.add_argument("--dcp", type=_number(1), default=1, metavar="N",
                       help="--decode-context-parallel-size")
     made.add_argument("--images", choices=["free", "window"], default="",
                       help="rows of an image see all of it, or what their window has of it")
@@ -94,8 +107,25 @@ def _invariant_keys(layer: Layer, widest: int, given: argparse.Namespace) -> int
     return invariant_keys(layer.q_heads * layer.qk_depth, rows, context)
 
 
+def _refuse_unserved(layer: Layer, server: Server, given: argparse.Namespace,
+                     specs: List[Dict[str, Any]]) -> None:
+    """Raises where the server would not start with such a layer, as its backend does."""
+    reason = (why_vllm_refuses(layer, server) if given.server == "vllm" else
+              why_sglang_refuses(layer) if given.server == "sglang" else None)
+    archs = [given.arch] if given.arch else _ARCHS
+    for spec in specs:
+        found = [why_not(**{**spec, "arch": arch}) for arch in archs] if reason is None else []
+        if None not in found:
+            reason = reason or found[0]
+    if reason is not None:
+        depth = layer.latent + layer.rope if layer.latent else layer.qk_depth
+        raise UnsupportedError(f"{given.server} would refuse layers of {layer.q_heads}/"
+                               f"{layer.kv_heads} heads of {depth}: {reason}", code="unsupported")
+
+
 def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str, Any]]:
-    """The specs of a model as `attnjit manifest --json` describes it, each once."""
+    """The specs of a model as `attnjit manifest --json` describes it, each once; UnsupportedError
+    says which layers the server would refuse."""
     found: List[Dict[str, Any]] = []
     for_vllm = given.server == "vllm"
     widest: Dict[int, int] = {}  # by the number of GPUs
@@ -118,6 +148,7 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
             made = (vllm_specs(layer, server, rank) if for_vllm else
                     sglang_specs(layer, server) if given.server == "sglang" else
                     transformers_specs(layer, server))
+            _refuse_unserved(layer, server, given, made)
             for spec in made:
                 del spec["arch"]  # a prewarm says it
                 if spec not in found:
@@ -143,11 +174,19 @@ def main(arguments: List[str]) -> None:
     model = model_of(given)
     head = {"name": given.name or model["name"],
             "source": "; ".join([given.config, *model["notes"]])}
-    lines = ",\n    ".join(map(json.dumps, specs_of(model, given)))
+    try:
+        lines = ",\n    ".join(map(json.dumps, specs_of(model, given)))
+    except AttnjitError as error:
+        sys.stderr.write(f"attnjit manifest: {error}\n")
+        sys.exit(3)
     text = "".join(f"  {json.dumps(name)}: {json.dumps(value)},\n" for name, value in head.items())
     text = f'{{\n{text}  "specs": [\n    {lines}\n  ]\n}}\n'
     if given.output is None:
         sys.stdout.write(text)
         return
-    with open(given.output, "w", encoding="utf-8") as file:
-        file.write(text)
+    try:
+        with open(given.output, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        sys.stderr.write(f"attnjit manifest: {given.output}: cannot be written: {error.strerror}\n")
+        sys.exit(1)

@@ -24,7 +24,7 @@ from .. import AttnjitError, Mask, ScoreMod, paged_attention
 from .._device import architecture
 from . import sglang_service
 from ._layers import MOST_ROWS, Layer, Server, invariant_keys
-from ._sglang_layers import sglang_mask, sglang_specs, sglang_types, tree_mask
+from ._sglang_layers import NO_LISTS, sglang_mask, sglang_specs, sglang_types, tree_mask
 from ._specs import why_not as why_no_kernel
 from .sglang_service import launches, say_start, service
 from .sglang_tables import fill_page_tables, tree_bits
@@ -54,7 +54,7 @@ def why_not(runner: Any, arch: Optional[str], page_size: int) -> List[str]:
          "the unified memory pool is not served"),
         (getattr(config, "index_topk", None) is not None
          or getattr(config.hf_config, "index_topk", None) is not None,
-         "lists of keys (DSA) are not served in SGLang"),
+         NO_LISTS),
     ) if holds]
     if reasons:
         return reasons

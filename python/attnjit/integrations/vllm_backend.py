@@ -23,8 +23,8 @@ from vllm.v1.kv_cache_interface import KVQuantMode
 
 from .. import Mask, ScoreMod, alibi, attention, paged_attention
 from . import vllm_service
-from ._layers import (EIGHT_BITS, TOKEN_SCALES, Layer, Server, decode_rows, invariant_keys, mask_of,
-                      types_of, vllm_specs)
+from ._layers import (EIGHT_BITS, SHARED_ALONE, TOKEN_SCALES, Layer, Server, decode_rows,
+                      invariant_keys, mask_of, types_of, vllm_specs)
 from ._specs import eight_bit_cache, why_not
 from .vllm_service import launches, raise_refused, say_start, service
 
@@ -425,8 +425,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
             raise NotImplementedError("attnjit: ALiBi beside a cap of the scores is not served")
         if self.dcp_world_size > 1 and (sliding_window is not None or sinks is not None
                                         or alibi_slopes is not None):
-            raise NotImplementedError("attnjit: decode context parallelism serves layers without "
-                                      "windows, sinks and ALiBi")
+            raise NotImplementedError(f"attnjit: {SHARED_ALONE}")
         self.num_heads, self.head_size, self.scale = num_heads, head_size, float(scale)
         self.num_kv_heads = num_kv_heads or num_heads
         self.sliding_window, self.soft_cap = sliding_window, logits_soft_cap

@@ -3,10 +3,12 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
+from attnjit.integrations._environment import VARIABLES
 from manifest_for_test import GEMMA3, LLAMA
 
 ENTRY_POINTS = "[vllm.general_plugins]\nattnjit = a:b\n[vllm.platform_plugins]\nattnjit = a:c\n"
@@ -102,6 +104,47 @@ def kernels(folder):
         assert [one["cached"] for one in said["kernels"]] == [False] * 2
 
 
+def forbidden(folder):
+    """What plug-ins ask for at start, where compiles are forbidden and no cache has it."""
+    code = ("import attnjit\nfrom attnjit.integrations import sglang_service as one\ntry:\n"
+            "    one.ask([{'arch': 'sm_90a', 'num_q_heads': 3, 'qk_depth': 64, 'merge': True}])\n"
+            "except attnjit.AttnjitError as error:\n"
+            "    print(error.code)\nelse:\n    print('asked')\n")
+    for value, said in (("1", "compile_forbidden"), ("0", "asked")):
+        done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True,
+                              check=True, env={**os.environ, "ATTNJIT_FORBID_COMPILE": value,
+                                               "ATTNJIT_CACHE_DIR": str(folder / "empty")})
+        assert done.stdout.strip() == said, (value, done)
+
+
+def variables(folder):
+    """What the plug-ins make of the environment is what the library makes of it, and names that are
+    nearly right are said."""
+    source = pathlib.Path(__file__).resolve().parents[2] / "src/base/environment.cpp"
+    read = set(re.findall(r'"(ATTNJIT_\w+)"', source.read_text(encoding="utf-8")))
+    assert read and read < set(VARIABLES), read - set(VARIABLES)
+    for name, meant in (("ATTNJIT_CAHCE_DIR", "ATTNJIT_CACHE_DIR"),
+                        ("ATTNJIT_FORBID_COMPILES", "ATTNJIT_FORBID_COMPILE"),
+                        ("attnjit_nvrtc", "ATTNJIT_NVRTC")):
+        said, problems = examined(folder, **{name: "1"})
+        assert f"nothing reads {name}" in problems and meant in str(said["problems"]), problems
+    assert "nothing reads" not in examined(folder, ATTNJIT_TEST_DEVICE="x", MY_ATTNJIT_TRUST="x")[1]
+    for value, forbids in (("1", True), ("yes", True), ("TRUE", True), ("", False), ("0", False),
+                           ("false", False), ("No", False), ("off", False)):
+        said, _ = examined(folder, ATTNJIT_FORBID_COMPILE=value)
+        assert said["compiling_forbidden"] == forbids, value
+    for given in ({"ATTNJIT_CACHE_DIR": ""}, {"ATTNJIT_CACHE_DIR": ":"}, {"ATTNJIT_CACHE_DIR": "/a::/b"},
+                  {"ATTNJIT_CACHE_DIR": "", "XDG_CACHE_HOME": "/x"},
+                  {"ATTNJIT_CACHE_DIR": "", "HOME": "", "XDG_CACHE_HOME": ""}):
+        said, _ = examined(folder, **given)
+        layers = [one["path"] for one in said["machine"]["cache"]["layers"]]
+        environment = {**os.environ, "HOME": str(folder), **given}
+        place = subprocess.run([sys.executable, "-c", "from attnjit.integrations import _environment as"
+                                " one; print(one.cache_place())"], env=environment, check=True,
+                               capture_output=True, text=True).stdout.strip()
+        assert place == (":".join(layers) or "memory alone"), (given, place, layers)
+
+
 def mistakes(folder):
     for arguments, text in ((("config.json",), "--arch"), (("missing", "--arch", "sm_90a"), "missing"),
                             (("config.json", "--arch", "sm_90a", "--batch-invariant", "4096,8192"), "3 numbers")):
@@ -118,6 +161,8 @@ def main():
         sglang_versions(folder)
         kernels(folder)
         mistakes(folder)
+        variables(folder)
+        forbidden(folder)
 
 
 if __name__ == "__main__":

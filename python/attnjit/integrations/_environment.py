@@ -7,18 +7,26 @@ from typing import Mapping
 
 FORBID = "ATTNJIT_FORBID_COMPILE"  #: of the environment: a kernel that no cache has is an error
 
+METRICS = "ATTNJIT_METRICS_DIR"  #: where processes of a server leave their counters
+RECORD = "ATTNJIT_RECORD_KEYS"  #: a file to which each kernel that is asked for is written
+#: What attnjit reads: the library (src/base/environment.cpp), and servers' plug-ins.
+VARIABLES = ("ATTNJIT_CACHE_DIR", "ATTNJIT_LEASE", "ATTNJIT_LOG_LEVEL", "ATTNJIT_NVRTC",
+             "ATTNJIT_NVRTC_POLICY", "ATTNJIT_REMOTE", "ATTNJIT_SIGN_KEY", "ATTNJIT_TEMPLATES",
+             "ATTNJIT_TRUST", FORBID, METRICS, RECORD)
+
 
 def forbids_compiles() -> bool:
     """Whether the environment forbids to compile."""
-    return os.environ.get(FORBID, "0") not in ("", "0")
+    return os.environ.get(FORBID, "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
 def cache_place() -> str:
     """Where kernels lie, as cache/README.md has it."""
-    if "ATTNJIT_CACHE_DIR" in os.environ:
-        return os.environ["ATTNJIT_CACHE_DIR"] or "memory alone"
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(home, "attnjit")
+    given, home = os.environ.get("ATTNJIT_CACHE_DIR"), os.environ.get("HOME")
+    root = os.environ.get("XDG_CACHE_HOME") or (os.path.join(home, ".cache") if home else "")
+    own = os.path.join(root, "attnjit") if root else ""
+    layers = [one for one in given.split(":") if one] if given else [own] if own else []
+    return ":".join(layers) or "memory alone"
 
 
 def launches_text(launches: Mapping[str, int]) -> str:

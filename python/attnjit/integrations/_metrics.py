@@ -17,7 +17,9 @@ import tempfile
 import threading
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
-FOLDER = "ATTNJIT_METRICS_DIR"  #: of the environment
+from ._environment import METRICS
+
+FOLDER = METRICS  #: of the environment
 SECONDS = 2.0  #: between two reports
 
 

@@ -9,13 +9,21 @@ import time
 from typing import Any, Optional
 
 from .. import Kernel, Service, Spec
-
-RECORD = "ATTNJIT_RECORD_KEYS"
+from ._environment import RECORD, forbids_compiles
 
 
 def made(**options: Any) -> Service:
     """A Service of these options."""
     return (_Recorded if os.environ.get(RECORD) else Service)(**options)
+
+
+def ask(service: Service, text: str) -> None:
+    """Has a kernel compiled in the background that no cache has. Where compiles are forbidden, that
+    no cache has it is an error now, and not when the first request needs it."""
+    spec = service.prepare(text)
+    if forbids_compiles():
+        service.compile(spec)
+    service.try_get(spec)
 
 
 class _Recorded(Service):

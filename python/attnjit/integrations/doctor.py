@@ -7,18 +7,19 @@ It runs the command's own doctor, and imports neither the server nor torch.
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 import subprocess
 import sys
 from importlib import metadata
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterable, List, Tuple
 
 from .. import AttnjitError, Service, __version__
 from .._abi import command_path
 from .._nvrtc import nvrtc_path
 from . import manifests
-from ._environment import FORBID, forbids_compiles
+from ._environment import FORBID, VARIABLES, forbids_compiles
 from ._servers import SERVERS
 
 _ENVIRONMENT = 4  # the command's exit code where the environment lacks something
@@ -80,6 +81,16 @@ def kernels_of(given: argparse.Namespace, arch: str) -> List[Dict[str, Any]]:
     return found
 
 
+def misspelt(names: Iterable[str]) -> List[Tuple[str, str]]:
+    """Names that are nearly those of attnjit's variables, and which."""
+    found = []
+    for name in sorted(set(names) - set(VARIABLES)):
+        if name.upper().startswith("ATTNJIT"):
+            found += [(name, near) for near in
+                      difflib.get_close_matches(name.upper(), VARIABLES, 1, 0.85)]
+    return found
+
+
 def _is_tested(version: str, tested: Tuple[str, ...]) -> bool:
     return any((version + ".").startswith(one + ".") for one in tested)
 
@@ -98,6 +109,8 @@ def _problems(said: Dict[str, Any], name: str) -> List[Tuple[str, str]]:
         found.append((f"no installed wheel names attnjit as a plug-in of {name}",
                       "pip install attnjit's wheel into the server's environment; a folder on "
                       "PYTHONPATH is not enough"))
+    for mistaken, meant in misspelt(os.environ):
+        found.append((f"nothing reads {mistaken}", f"it may be meant as {meant}"))
     only = os.environ.get(server.only)
     # NOTE: to SGLang an empty list is none.
     if (only or (only == "" and name == "vllm")) and "attnjit" not in only.split(","):

@@ -10,10 +10,10 @@ from collections import Counter
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Set
 
 from .. import Service, __version__
+from . import _recorded
 from ._environment import cache_place, forbids_compiles, launches_text
 from ._layers import Layer, Server
 from ._metrics import Reporter, reporter_of
-from ._recorded import made
 
 logger = logging.getLogger("sglang.attnjit")
 
@@ -28,17 +28,17 @@ def service() -> Service:
     """The Service of all layers."""
     if not _services or _services[0].forked:
         _asked.clear()
-        _services[:] = [made(forbid_compile=int(forbids_compiles()))]
+        _services[:] = [_recorded.made(forbid_compile=int(forbids_compiles()))]
         _reporters[:] = [reporter_of(counters, _labels)]
     return _services[0]
 
 
 def ask(specs: Iterable[Dict[str, Any]]) -> None:
-    """Has kernels compiled in the background that no cache has."""
+    """Has kernels compiled in the background that no cache has; where that is forbidden, raises."""
     for spec in specs:
         text = json.dumps(spec, sort_keys=True)
         if text not in _asked:
-            service().try_get(service().prepare(text))
+            _recorded.ask(service(), text)
             _asked.add(text)
 
 

@@ -11,9 +11,9 @@ from typing import Any, Dict, Iterable, List, Optional, Set
 from vllm.logger import init_logger
 
 from .. import Service, __version__
+from . import _recorded
 from ._environment import cache_place, forbids_compiles, launches_text
 from ._metrics import Reporter, reporter_of
-from ._recorded import made
 
 # NOTE: of vLLM's names, by which its configuration of logs knows who may speak.
 logger = init_logger("vllm.attnjit")
@@ -28,7 +28,7 @@ def service() -> Service:
     """The Service of all layers."""
     if not _services or _services[0].forked:
         _asked.clear()
-        _services[:] = [made(on_compile=_tell_monitor, forbid_compile=int(forbids_compiles()))]
+        _services[:] = [_recorded.made(on_compile=_tell_monitor, forbid_compile=int(forbids_compiles()))]
         _reporters[:] = [reporter_of(counters, _labels)]
     return _services[0]
 
@@ -42,7 +42,7 @@ def ask(specs: Iterable[Dict[str, Any]]) -> None:
     for spec in specs:
         text = json.dumps(spec, sort_keys=True)
         if text not in _asked:
-            service().try_get(service().prepare(text))
+            _recorded.ask(service(), text)
             _asked.add(text)
 
 

@@ -270,7 +270,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
 
   // Where a CTA has one work tile each of two O is waited for once.
   const auto await_o = [&](int warpgroup) {
-    if constexpr (Config::kOneWorkTile && !Layout::kOneO) {
+    if constexpr (Config::kOneWorkTile && !Layout::kSingleAccumulator) {
       smem.wait(smem.o_full(warpgroup), 0);
     } else {
       wait(smem.o_full(warpgroup), o_parity, warpgroup);
@@ -278,7 +278,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
   };
 
   give_o(smem, 0);
-  if constexpr (!Layout::kOneO) give_o(smem, 1);
+  if constexpr (!Layout::kSingleAccumulator) give_o(smem, 1);
 
   for (ListOf<true, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
        list.advance()) {
@@ -287,7 +287,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
     const Share share_0 = begun.share(0);
     const Share share_1 = begun.share(1);
 
-    if constexpr (Layout::kOneO) {
+    if constexpr (Layout::kSingleAccumulator) {
       const int steps = begun.seen_0.count();
       // The slot of the tile before has been read, and no factor comes before this tile's.
       if (!Config::kOneWorkTile && !Layout::kPair && steps == 1) {
@@ -357,7 +357,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       RowMaxSum own = max_sum(tile);
       float weight_0 = 1.0f;
       float weight_1 = 0.0f;
-      if (!Layout::kOneO && shared) own = merge(own, max_sum(1), weight_0, weight_1);
+      if (!Layout::kSingleAccumulator && shared) own = merge(own, max_sum(1), weight_0, weight_1);
       int position = work.first_position + tile * Layout::kTileStep + own_row / Layout::kFused;
       if constexpr (Layout::kBoxQRows < kRows) {
         if (own_row >= Layout::kBoxQRows) position = work.q_len;  // nobody's
@@ -392,7 +392,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
         wait(smem.q_empty(tile), q_parity, tile);
       }
       const bool any = (tile == 0 ? share_0 : share_1).steps > 0;
-      const bool second = !Layout::kOneO && shared && share_1.steps > 0;
+      const bool second = !Layout::kSingleAccumulator && shared && share_1.steps > 0;
       if (any) await_o(tile);
       if (second) await_o(1);
       tcgen05_fence_after();

@@ -107,11 +107,11 @@ struct LayoutOf {
   /// One softmax warpgroup has the one query tile and all its KV tiles. S has two buffers, which
   /// the tiles take by turns, and there is one O. What is counted by warpgroups elsewhere is then
   /// counted by buffers of S.
-  static constexpr bool kOneO = Config::kSoftmaxWarpgroups == 1;
-  static_assert(!kOneO || Config::kNumQo == 1, "one O is one query tile's");
+  static constexpr bool kSingleAccumulator = Config::kSoftmaxWarpgroups == 1;
+  static_assert(!kSingleAccumulator || Config::kNumQo == 1, "one O is one query tile's");
   /// Where partitions have fixed keys a row's bits are its own: a warpgroup has a query tile to
   /// itself, also where the other has no rows.
-  static constexpr bool kAlwaysTwo = Config::kPartitionTiles > 0 && !kOneO;
+  static constexpr bool kAlwaysTwo = Config::kPartitionTiles > 0 && !kSingleAccumulator;
   static_assert(!Config::kUpcastsKv || (!Config::kE4m3 && Config::kQkStages == 1),
                 "K and V are upcast to 16 bits, whole tiles");
   /// Q is copied to tensor memory, from where the products read it.
@@ -134,8 +134,8 @@ struct LayoutOf {
   static constexpr int kRopeSteps = kOwnRope ? kBlockRowBytes / 32 : 0;
   static_assert(!kOwnRope ||
                     (Config::kE4m3 && Config::kQkDepth - Config::kOvDepth == kRopeColumns &&
-                     Config::kQkStages == 1 && !kPair && !kOneO && !Config::kRowCopies &&
-                     !Config::kFuseGqa),
+                     Config::kQkStages == 1 && !kPair && !kSingleAccumulator &&
+                     !Config::kRowCopies && !Config::kFuseGqa),
                 "a rope part of its own type is MLA's, beside e4m3");
   /// Columns of Q and K of the type of both, and their blocks.
   static constexpr int kQkColumns = kOwnRope ? Config::kOvDepth : Config::kQkDepth;
@@ -206,8 +206,8 @@ struct LayoutOf {
                     kKBlockBytes % kSwizzlePeriod == 0 && kVBlockBytes % kSwizzlePeriod == 0,
                 "the swizzles repeat every 1024 bytes or 512: tiles begin at multiples of that");
   static_assert(Config::kTmemColumns >= Config::kTmemO1 + kPvColumns &&
-                    (kOneO ? Config::kTmemO1 == Config::kTmemO0
-                           : Config::kTmemO1 >= Config::kTmemO0 + kPvColumns) &&
+                    (kSingleAccumulator ? Config::kTmemO1 == Config::kTmemO0
+                                        : Config::kTmemO1 >= Config::kTmemO0 + kPvColumns) &&
                     Config::kTmemO0 >= Config::kTmemS1 + Config::kTileN &&
                     Config::kTmemS1 >= Config::kTmemS0 + Config::kTileN,
                 "S and O of both warpgroups fit the allocated columns");
@@ -227,8 +227,9 @@ struct LayoutOf {
   static constexpr bool kKvLens = kPaged || Config::kRagged || Config::kRaggedKv;
   /// V's rows past a sequence's end are zeroed when TMA has brought them.
   static constexpr bool kTails = kKvLens && kBoxesOfKeys;
-  static_assert(!kPair || ((Config::kNumQo == 2 || kOneO) && !kQInTmem && kBoxesOfKeys &&
-                           !Config::kPublished && !Config::kMapped && !Config::kSwitchTo1Q),
+  static_assert(!kPair ||
+                    ((Config::kNumQo == 2 || kSingleAccumulator) && !kQInTmem && kBoxesOfKeys &&
+                     !Config::kPublished && !Config::kMapped && !Config::kSwitchTo1Q),
                 "a pair's keys come by TMA, and its work is not published");
 
   /// A CTA has one work tile, or walks several: then what one used is released to the next.

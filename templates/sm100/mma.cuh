@@ -160,7 +160,8 @@ struct Products {
       }
     }
     if (release) v.release(0);
-    if (last) tcgen05_commit<Layout::kPair>(smem.o_full(Layout::kOneO ? 0 : warpgroup));
+    if (last)
+      tcgen05_commit<Layout::kPair>(smem.o_full(Layout::kSingleAccumulator ? 0 : warpgroup));
   }
 };
 
@@ -234,12 +235,13 @@ ATTNJIT_DEVICE void multiply(const Smem<Config>& smem, const Tmem<Config>& tmem,
         const bool gives_k = shared ? has_s : warpgroup == 1 && with_k >= 0;
         if (takes_v) v = kv.template next<false>();
         if (has_p || gives_v) {
-          products.pv(v, warpgroup, has_p, p.first(warpgroup) && (!Layout::kOneO || warpgroup == 0),
-                      has_p && (Layout::kOneO || p.last(warpgroup)), gives_v);
+          products.pv(v, warpgroup, has_p,
+                      p.first(warpgroup) && (!Layout::kSingleAccumulator || warpgroup == 0),
+                      has_p && (Layout::kSingleAccumulator || p.last(warpgroup)), gives_v);
         }
         if (takes_k) k = kv.template next<true>();
         if (has_s || gives_k) {
-          // A query tile that the warpgroups share is waited for once, and given back once.
+          // A query tile that the warpgroups share is waited for once, and released once.
           const bool last_of_q = shared ? 2 * step + warpgroup == share_0.steps + share_1.steps - 1
                                         : step == share.steps - 1;
           products.qk(k, warpgroup, shared ? 0 : warpgroup, has_s,

@@ -135,7 +135,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     return smem.correction_slot(warpgroup, 0, Mask::kListed ? thread_read_again() & 127 : row);
   };
   // The phase of the last S, and of its P. Where there is one O, a bit a buffer.
-  int parity = Layout::kOneO ? 3 : 1;
+  int parity = Layout::kSingleAccumulator ? 3 : 1;
   int slot_parity = 0;
   [[maybe_unused]] KeyScales<Config, Arguments> key_scales(smem, arguments, warpgroup, row);
 
@@ -191,8 +191,8 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
 #pragma unroll 1
     for (int step = 0; step < steps; ++step, walk.place -= walk.stride) {
       // Where there is one O, S of the KV tiles lies in two buffers by turns.
-      const int buffer = Layout::kOneO ? step & 1 : warpgroup;
-      const u32 s_columns = Layout::kOneO ? tmem.s(buffer) + lanes : own_columns;
+      const int buffer = Layout::kSingleAccumulator ? step & 1 : warpgroup;
+      const u32 s_columns = Layout::kSingleAccumulator ? tmem.s(buffer) + lanes : own_columns;
       const int place = walk.place;
       const int first_kv = tile_at<Config>(work, place, arguments) * Config::kTileN;
       if constexpr (kByToken) {
@@ -275,7 +275,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       // before. NOTE: this S was issued after that arrival, but a commit hands on nothing of what
       // its thread had acquired. The barriers of S and of P have a phase each step. A pair's
       // barriers of P are the leader's, and a slot's read has one of its own.
-      if constexpr (Layout::kOneO) {
+      if constexpr (Layout::kSingleAccumulator) {
         if (!Layout::kPair && step > 0) {
           smem.wait(smem.p_full(buffer ^ 1, 0), parity >> (buffer ^ 1) & 1);
         }
@@ -349,7 +349,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         online.sum += row_sum(s);
       }
     }
-    // NOTE: of no tiles nothing is said. Correction would read it after it gave O back, which is
+    // NOTE: of no tiles nothing is said. Correction would read it after it released O, which is
     // what the next factor waits for.
     if (steps == 0) continue;
     const u32 place = slot();

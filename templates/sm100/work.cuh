@@ -110,7 +110,7 @@ struct WorkTile {
   /// Which KV tiles a softmax warpgroup takes, one a step. Where there is one O it has all.
   template <class Config>
   ATTNJIT_DEVICE Walk walk(int warpgroup) const {
-    if constexpr (LayoutOf<Config>::kOneO) return {seen_0.end - 1, 1, seen_0.count()};
+    if constexpr (LayoutOf<Config>::kSingleAccumulator) return {seen_0.end - 1, 1, seen_0.count()};
     const int steps = share(warpgroup).steps;
     if (num_qo == 1) return {seen_0.end - 1 - warpgroup, 2, steps};
     return {(warpgroup == 0 ? seen_0 : seen_1).end - 1, 1, steps};

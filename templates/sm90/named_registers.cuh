@@ -249,7 +249,7 @@ ATTNJIT_OUTPUT_WGMMA(192, 96)
 ATTNJIT_OUTPUT_WGMMA(224, 112)
 ATTNJIT_OUTPUT_WGMMA(256, 128)
 
-/// S (+)= A * B, both from shared memory; rs(): A is a step of Q that is held. The N values below
+/// S (+)= A * B, both from shared memory; rs(): A is a step of Q in registers. The N values below
 /// are the ones that plans use.
 template <int N>
 struct ScoreWgmma;

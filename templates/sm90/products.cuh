@@ -49,7 +49,7 @@ ATTNJIT_DEVICE void hold_q(u32 q_address, int warp, int lane) {
   }
 }
 
-/// Issues the products of the steps that are held.
+/// Issues the products of the steps whose Q is in registers.
 template <class Config, int kStep = 0>
 ATTNJIT_DEVICE void issue_held_qk(u64 k) {
   if constexpr (kStep < Config::kHeldQSteps) {

@@ -16,7 +16,8 @@ AttentionSpec maps_spec(int qk_depth, const MaskSpec& mask, int heads = 2, int g
 }
 
 // Depths of one query tile and one O, whose KV tiles have 64 keys and are one warpgroup's.
-AttentionSpec one_o(const MaskSpec& mask, int qk_depth = 256, int ov_depth = 256, int heads = 2) {
+AttentionSpec single_accumulator(const MaskSpec& mask, int qk_depth = 256, int ov_depth = 256,
+                                 int heads = 2) {
   AttentionSpec spec = maps_spec(qk_depth, mask, heads);
   spec.ov_depth = ov_depth;
   return spec;
@@ -54,7 +55,8 @@ TEST_F(Sm100Maps, GroupsOfAnySize) {
   expect_maps(maps_spec(128, documents_by_head(), 6, 6), {{130}, {400}}, {documents_of(150)});
   expect_maps(of_sequences(maps_spec(64, tensor_mask(Dtype::kU8), 6, 3), 64, true),
               ragged_lengths(), {}, 3);
-  expect_maps(with_group(one_o(causal_documents()), 12, 12), {{70}, {300}}, {documents_of(100)});
+  expect_maps(with_group(single_accumulator(causal_documents()), 12, 12), {{70}, {300}},
+              {documents_of(100)});
   steps.num_partitions = 3;
   expect_maps(steps, {{3, 0, 1, 2}, {700, 30, 200, 500}}, {documents_of(90)});
   expect_given_lists_over_built_in_masks(with_group(maps_spec(64, {}), 10, 5));
@@ -124,7 +126,7 @@ TEST_F(Sm100Maps, PartitionsOfFixedKeys) {
   parts = maps_spec(128, image_prefix());
   parts.partition_keys = 256;
   expect_maps(parts, {{300}, {600}}, {images_of(600)});
-  parts = one_o(same_document());
+  parts = single_accumulator(same_document());
   parts.partition_keys = 64;
   expect_maps(parts, {{3}, {400}}, {documents_of(90)});
   parts = of_sequences(maps_spec(64, tensor_mask(Dtype::kU8)), 1, true);
@@ -169,16 +171,20 @@ TEST_F(Sm100Maps, ListsOfTheCallerOverOtherMasks) {
 }
 
 TEST_F(Sm100Maps, OfOneO) {
-  expect_maps(one_o(causal_documents(), 200, 200), {{300}, {450}}, {documents_of(100)});
+  expect_maps(single_accumulator(causal_documents(), 200, 200), {{300}, {450}},
+              {documents_of(100)});
   if (!in_proof()) return;
-  expect_maps(one_o(same_document()), {{150}, {650}}, {documents_of(70)});
-  expect_maps(one_o(image_prefix(), 248, 64), {{200}, {600}}, {images_of(600)});
-  expect_maps(one_o(documents_by_batch(), 208, 128), {{200, 200}, {300, 300}}, {documents_of(150)});
-  expect_maps(with_group(one_o(documents_by_head()), 4, 4), {{70}, {400}}, {documents_of(150)});
+  expect_maps(single_accumulator(same_document()), {{150}, {650}}, {documents_of(70)});
+  expect_maps(single_accumulator(image_prefix(), 248, 64), {{200}, {600}}, {images_of(600)});
+  expect_maps(single_accumulator(documents_by_batch(), 208, 128), {{200, 200}, {300, 300}},
+              {documents_of(150)});
+  expect_maps(with_group(single_accumulator(documents_by_head()), 4, 4), {{70}, {400}},
+              {documents_of(150)});
   // Two query tiles, each with its O, beside K of more columns than V.
-  expect_maps(one_o(causal_documents(), 248, 192), {{300}, {450}}, {documents_of(100)});
+  expect_maps(single_accumulator(causal_documents(), 248, 192), {{300}, {450}},
+              {documents_of(100)});
   for (const Dtype dtype : {Dtype::kBits, Dtype::kF32, Dtype::kU8, Dtype::kBf16}) {
-    expect_maps(one_o(tensor_mask(dtype), 256, 128), {{150, 150}, {300, 300}}, {}, 3);
+    expect_maps(single_accumulator(tensor_mask(dtype), 256, 128), {{150, 150}, {300, 300}}, {}, 3);
   }
 }
 
@@ -186,13 +192,14 @@ TEST_F(Sm100Maps, OfOneOAndSequences) {
   const Lengths lengths = ragged_lengths();
   const std::vector<verify::ParamArgument> params{documents_of(90)};
   const auto of = [](int page_size, bool ragged) {
-    return of_sequences(one_o(causal_documents()), page_size, ragged);
+    return of_sequences(single_accumulator(causal_documents()), page_size, ragged);
   };
   expect_maps(of(64, true), lengths, params);
   if (!in_proof()) return;
-  expect_blocks_past_the_keys_passed_over(of_sequences(one_o(same_document(), 224, 96), 16, true),
-                                          {{160, 130, 70}, {900, 300, 130}}, {documents_of(150)});
-  expect_bits_past_the_keys_passed_over(of_sequences(one_o({}), 16, true));
+  expect_blocks_past_the_keys_passed_over(
+      of_sequences(single_accumulator(same_document(), 224, 96), 16, true),
+      {{160, 130, 70}, {900, 300, 130}}, {documents_of(150)});
+  expect_bits_past_the_keys_passed_over(of_sequences(single_accumulator({}), 16, true));
   expect_maps(of(0, true), lengths, params);
   expect_maps(of(1, true), lengths, params);
   AttentionSpec keys = of(0, true);
@@ -206,24 +213,24 @@ TEST_F(Sm100Maps, OfOneOAndSequences) {
 
 TEST_F(Sm100Maps, OfOneOGivenByTheCaller) {
   const Lengths lengths{{300}, {450}};
-  expect_given_lists(one_o(mask_of(Kind::kCausal)), lengths);
+  expect_given_lists(single_accumulator(mask_of(Kind::kCausal)), lengths);
   if (!in_proof()) return;
-  expect_given_lists(one_o(window_of(200), 248, 248), lengths);
-  AttentionSpec causal = of_sequences(one_o(mask_of(Kind::kCausal)), 16, true);
+  expect_given_lists(single_accumulator(window_of(200), 248, 248), lengths);
+  AttentionSpec causal = of_sequences(single_accumulator(mask_of(Kind::kCausal)), 16, true);
   causal.sink = true;
   expect_given_lists(with_group(causal, 4, 2), ragged_lengths());
-  expect_given_lists(one_o(causal_documents(), 200, 200), lengths, {documents_of(90)});
-  expect_given_lists(one_o(tensor_mask(Dtype::kF32)), lengths);
-  expect_bits_in_the_place_of_the_mask(one_o(causal_documents()));
-  expect_bits_of_some_blocks(one_o(same_document(), 216, 216));
+  expect_given_lists(single_accumulator(causal_documents(), 200, 200), lengths, {documents_of(90)});
+  expect_given_lists(single_accumulator(tensor_mask(Dtype::kF32)), lengths);
+  expect_bits_in_the_place_of_the_mask(single_accumulator(causal_documents()));
+  expect_bits_of_some_blocks(single_accumulator(same_document(), 216, 216));
 }
 
 // K and V of 8 bits, of which tiles are upcast, and products of e4m3.
 TEST_F(Sm100Maps, OfOneOAndEightBits) {
-  AttentionSpec upcast = of_sequences(one_o(causal_documents()), 16, true);
+  AttentionSpec upcast = of_sequences(single_accumulator(causal_documents()), 16, true);
   upcast.kv_dtype = Dtype::kE4m3;
   if (in_proof()) expect_maps(upcast, ragged_lengths(), {documents_of(90)});
-  AttentionSpec eight = one_o(causal_documents(), 256, 256, 1);
+  AttentionSpec eight = single_accumulator(causal_documents(), 256, 256, 1);
   eight.qkv_dtype = Dtype::kE4m3;
   eight.scales = Scales::kToken;
   expect_maps(eight, {{70}, {300}}, {documents_of(90)});
@@ -232,18 +239,19 @@ TEST_F(Sm100Maps, OfOneOAndEightBits) {
 }
 
 TEST_F(Sm100Maps, OfOneOSkipsHiddenTiles) {
-  expect_hidden_tiles_are_not_loaded(one_o(same_document()), 1024, 10);
+  expect_hidden_tiles_are_not_loaded(single_accumulator(same_document()), 1024, 10);
 }
 
 // What reads bits takes registers of the softmax, which of 64 keys has some left.
 TEST_F(Sm100Maps, OfOneOSpillsNothing) {
-  AttentionSpec parts = with_group(of_sequences(one_o(causal_documents()), 64, true), 32, 4);
+  AttentionSpec parts =
+      with_group(of_sequences(single_accumulator(causal_documents()), 64, true), 32, 4);
   parts.num_partitions = 0;
-  AttentionSpec later = one_o(image_prefix());
+  AttentionSpec later = single_accumulator(image_prefix());
   later.arch = Arch::kSm103a;
-  AttentionSpec upcast = of_sequences(one_o(causal_documents()), 16, true);
+  AttentionSpec upcast = of_sequences(single_accumulator(causal_documents()), 16, true);
   upcast.kv_dtype = Dtype::kE4m3;
-  AttentionSpec eight = one_o(causal_documents());
+  AttentionSpec eight = single_accumulator(causal_documents());
   eight.qkv_dtype = Dtype::kE4m3;
   eight.scales = Scales::kToken;
   expect_no_spills(some_of<AttentionSpec>({
@@ -251,8 +259,8 @@ TEST_F(Sm100Maps, OfOneOSpillsNothing) {
       later,
       upcast,
       eight,
-      one_o(tensor_mask(Dtype::kF32)),
-      one_o(image_prefix(), 248, 192),
+      single_accumulator(tensor_mask(Dtype::kF32)),
+      single_accumulator(image_prefix(), 248, 192),
   }));
 }
 

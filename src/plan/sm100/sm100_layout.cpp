@@ -31,7 +31,7 @@ int work_readers(const Sm100LayoutRequest& tile) {
 // FA4MiscMBars' order, with barriers of Q's own and of O's staging. One lane a warp arrives for it:
 // 4 softmax warps publish each part of P, and 4 correction warps vouch for O before its first
 // part; a pair's leader hears both CTAs. K and V are published by one thread, by each of the warp
-// that copies them, or by one of each warp that upcasts them. Q's memory is given back by the
+// that copies them, or by one of each warp that upcasts them. Q's memory is released by the
 // commit of its last product; where O is staged there by the store, and by the load, which has
 // waited for the phase before. Not where a CTA has one work tile; nor are buffers of O then, of
 // which its blocks take one each. The others are one tcgen05.commit, one expect_tx or one thread.

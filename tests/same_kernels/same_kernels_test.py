@@ -70,6 +70,18 @@ class SameKernels(unittest.TestCase):
         self.assertIsNone(choices.verdict(True, 0, 24))
         self.assertIsNone(choices.verdict(False, 0, 0))
 
+    def test_the_other_way_of_a_kernel_without_a_stash_has_room_for_one(self):
+        constants = json.loads(described("whole", SPEC)[0]["plan"])["kernel"]["constants"]
+        other = choices.other_way(constants)
+        self.assertEqual(other["kStashesWork"], "true")
+        self.assertGreaterEqual(int(other["kStashOffset"]), constants["kWorkOffset"])
+        self.assertEqual(int(other["kStashOffset"]) % 16, 0)
+        stash = constants["kStashBytes"] * 4 * constants["kConsumers"]
+        self.assertGreaterEqual(int(other["kBarrierOffset"]), int(other["kStashOffset"]) + stash)
+        moved = int(other["kBarrierOffset"]) - constants["kBarrierOffset"]
+        self.assertGreaterEqual(int(other["kSmemBytes"]), constants["kSmemBytes"] + moved)
+        self.assertEqual(choices.other_way({**constants, "kStashesWork": True}), {"kStashesWork": "false"})
+
     def test_every_spec_of_the_list_is_read_and_most_are_served_on_each_architecture(self):
         lines = subprocess.run([SPECS, "5", "7"], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
         sample = lines[::97]

@@ -61,9 +61,10 @@ def _q_rows(config, rows):
     heads = config.num_attention_heads
     of_kv = (getattr(config, "num_kv_heads", None)
              or getattr(config, "num_key_value_heads", None) or heads)
-    for world in (1, 2, 4, 8):
-        if (heads // world + 2 * max(1, of_kv // world)) * _head_dim(config) == rows:
-            return heads // world * _head_dim(config)
+    for dim in filter(None, (_head_dim(config), getattr(config, "global_head_dim", None))):
+        for world in (1, 2, 4, 8):
+            if (heads // world + 2 * max(1, of_kv // world)) * dim == rows:
+                return heads // world * dim
     raise ValueError(f"{rows} rows of Q, K and V are not those of a rank's heads")
 
 

@@ -90,7 +90,7 @@ class Case:
 def case_of(text, given):
     name, *more = text.split(":")
     model, *parts = name.split("+")
-    models = {**shapes.MODELS, **shapes.KINDS}
+    models = {**shapes.MODELS, **shapes.KINDS, **shapes.MIXED}
     for one, known in ((model, models), *((part, shapes.WITH) for part in parts)):
         if one not in known:
             raise SystemExit(f"run: there is no {one!r}, but {', '.join(known)}")

@@ -57,7 +57,7 @@ def fill(model, rank=0):
 
 
 def _q_rows(config, rows):
-    """Those of Q, of a rank's rows of Q, K and V: of the last each rank has a head at least."""
+    """How many of a rank's rows of Q, K and V are Q's. Each rank has a head of K and V at least."""
     heads = config.num_attention_heads
     of_kv = (getattr(config, "num_kv_heads", None)
              or getattr(config, "num_key_value_heads", None) or heads)

@@ -31,6 +31,9 @@ def fill(model, rank=0):
 
     config = getattr(model.config, "text_config", model.config)
     tied = getattr(config, "tie_word_embeddings", False)
+    # Of a rank's weights of Q, K and V those of Q; layers' heads may differ in depth.
+    q_rows = {f"{name}.weight": module.num_heads * module.head_size
+              for name, module in model.named_modules() if hasattr(module, "total_num_kv_heads")}
     with torch.no_grad():
         for name, weight in model.named_parameters():
             seed = torch.Generator(device=weight.device).manual_seed(zlib.crc32(name.encode()))
@@ -49,27 +52,11 @@ def fill(model, rank=0):
                 for part in parts:  # rounded alike where a model's numbers have 32 bits
                     drawn = torch.randn(part.shape, generator=seed, device=part.device) * size
                     part.copy_(drawn.bfloat16())
-                if ("qkv_proj" in name or "query_key_value" in name) and "vision" not in name:
-                    rows = _q_rows(config, len(weight))
+                if name in q_rows and "vision" not in name:
+                    rows = q_rows[name]
                     drawn = torch.randn(weight[:rows].shape, generator=of_rank,
                                         device=weight.device)
                     weight[:rows] = (drawn * 3.0 * size).bfloat16()  # scores that differ
-
-
-def _q_rows(config, rows):
-    """How many of a rank's rows of Q, K and V are Q's. Each rank has a head of K and V at least."""
-    heads = config.num_attention_heads
-    of_kv = (getattr(config, "num_kv_heads", None)
-             or getattr(config, "num_key_value_heads", None) or heads)
-    for dim in filter(None, (_head_dim(config), getattr(config, "global_head_dim", None))):
-        for world in (1, 2, 4, 8):
-            if (heads // world + 2 * max(1, of_kv // world)) * dim == rows:
-                return heads // world * dim
-    raise ValueError(f"{rows} rows of Q, K and V are not those of a rank's heads")
-
-
-def _head_dim(config):
-    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
 #: Of caches of fp8: none is 1, so that a backend that forgets one is found.

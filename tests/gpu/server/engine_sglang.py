@@ -77,11 +77,25 @@ class Engine:
                                logprob_start_len=0)
         return {"prompts": [rounded(of_prompt(out)) for out in read], "tokens": tokens,
                 "decoded": [rounded(one[0] for one in of_request) for of_request in chosen],
-                "read_again": [rounded(of_prompt(out)[-GENERATED:]) for out in again]}
+                "read_again": [rounded(of_prompt(out)[-GENERATED:]) for out in again],
+                "cached": sum(out["meta_info"]["cached_tokens"] for out in made)}
 
-    def drafted(self):
-        """How many of the tokens that came of verified drafts are those that a prompt of them, too,
-        finds the most probable."""
+    def alone(self):
+        """As engine.Engine's."""
+        def of(out):
+            said = out["meta_info"]
+            return [one[0] for one in said["input_token_logprobs"][1:] + said["output_token_logprobs"]]
+
+        prompts = self._prompts(PROMPTS, 7)
+        both = dict(return_logprob=True, logprob_start_len=0)
+        together = [of(out) for out in self._generate(prompts, GENERATED, **both)]
+        single = [of(self._generate([p], GENERATED, **both)[0]) for p in prompts]
+        return {"all": sum(map(len, together)),
+                "others": sum(a != b for x, y in zip(together, single) for a, b in zip(x, y))}
+
+    def agreement(self):
+        """How many of the tokens that were generated are those that a prompt of them, too, finds the
+        most probable."""
         prompts = self._prompts(PROMPTS, 7)
         made = self._generate(prompts, GENERATED)
         again = self._generate([p + out["output_ids"] for p, out in zip(prompts, made)], 1,

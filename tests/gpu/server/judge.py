@@ -19,6 +19,7 @@ import shapes  # noqa: E402
 
 MOST_DEVIATION = 1.15  # rms of log-probabilities over what the server's own other backend has
 MOST_DECODED = 1.3  # the same of decodes beside a prompt of their tokens, over the worse of its own
+MOST_OTHERS = 0.02  # of tokens that are not a prompt's most probable ones, beside the server's own
 LEAST_MEAN, LEAST_RATIO, MOST_TTFT = 1.03, 0.99, 1.02
 MOST_START = 1.0  # seconds more than the server's own
 #: Of the others (groups of 5 and 7, many sinks) speeds are told and not judged.
@@ -64,6 +65,8 @@ def logprobs(verdict, name, found):
     other = next((b for b in theirs if b != default), None)
     if default is None:
         return verdict.say(name, "the server's default is missing", False)
+    if "+prefix" in found["ATTNJIT"]["model"]:
+        verdict.say(name, f"{mine['cached']} tokens came of the cache of prefixes", mine["cached"] > 0)
     deviation = apart(mine["prompts"], theirs[default]["prompts"])
     if other is None:  # there is no third
         verdict.say(name, f"{deviation:.5f} from {default}'s")
@@ -89,6 +92,15 @@ def rounds_q(record):
     """Whether an engine of attnjit has Q of prompts in 8 bits, as run.py knows it."""
     return (record["cache"] in ("fp8", "fp8_e4m3") and record.get("server") != "sglang"
             and not shapes.is_mla(record["config"]))
+
+
+def agreement(verdict, name, found):
+    """Tokens of verified drafts, or of prompts and decodes in one batch."""
+    others = {backend: 1 - record["agreement"]["agree"] for backend, record in found.items()}
+    mine = others.pop("ATTNJIT")
+    verdict.say(name, f"{mine:.4f} of the tokens are not a prompt's most probable ones"
+                + "".join(f", {backend}'s {other:.4f}" for backend, other in others.items()),
+                mine <= max(others.values()) + MOST_OTHERS if others else None)
 
 
 def alone(verdict, name, found):
@@ -230,6 +242,9 @@ def main():
             logprobs(verdict, name, whole)
         elif stage == "check":
             verdict.say(name, "log-probabilities are missing", False)
+        by_tokens = {backend: record for backend, record in found.items() if "agreement" in record}
+        if "ATTNJIT" in by_tokens:
+            agreement(verdict, name, by_tokens)
         alone(verdict, name, {backend: record for backend, record in found.items()
                               if "alone" in record})
         if found["ATTNJIT"]["runs"]:

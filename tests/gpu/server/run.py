@@ -61,6 +61,7 @@ class Case:
     environment: dict = dataclasses.field(default_factory=dict)
     manifest: tuple = ()  #: options of attnjit manifest; None: it has no such kernels
     head_scales: bool = False  #: of K and V
+    by_tokens: bool = False  #: as of shapes.With
     #: Of speed: further engines of attnjit, "ATTNJIT@NAME", and their options.
     varied: dict = dataclasses.field(default_factory=dict)
 
@@ -87,11 +88,11 @@ class Case:
         return shapes.weight_bytes(self.config) + self.cache_bytes(stage) + _ROOM[stage] + logits
 
 
-def case_of(text, given):
+def case_of(text, given, withs=shapes.WITH):
     name, *more = text.split(":")
     model, *parts = name.split("+")
     models = {**shapes.MODELS, **shapes.KINDS, **shapes.MIXED}
-    for one, known in ((model, models), *((part, shapes.WITH) for part in parts)):
+    for one, known in ((model, models), *((part, withs) for part in parts)):
         if one not in known:
             raise SystemExit(f"run: there is no {one!r}, but {', '.join(known)}")
     config = models[model]
@@ -107,10 +108,11 @@ def case_of(text, given):
     root = pathlib.Path(given.models, f"layers{config['num_hidden_layers']}")
     case.folder = shapes.write(root, model, config)
     case.check_folder = shapes.write(root, f"{model}-all-experts", shapes.all_experts(config))
-    for one in map(shapes.WITH.get, parts):
+    for one in map(withs.get, parts):
         case.options.update(one.options)
         case.environment.update(one.environment)
         case.head_scales |= one.head_scales
+        case.by_tokens |= one.by_tokens
         case.manifest = (None if None in (case.manifest, one.manifest)
                          else (*case.manifest, *one.manifest))
     if "VLLM_BATCH_INVARIANT" in case.environment and case.manifest is not None:

@@ -6,13 +6,13 @@
     run_sglang.py OUT --smoke
     judge.py OUT
 
-CASE and OUT are as run.py has them. Of each case three engines start: with fa3, with triton, and with
-attnjit. All of them give log-probabilities of prompts and of decodes, at once; then fa3 and attnjit
-(triton, where fa3 does not run) serve each load in turns. As many cases as have room on the GPU start
-at once.
+CASE and OUT are as run.py has them; what a case has WITH it is of shapes.WITH_SGLANG: llama8b+mixed::8,
+few-words+drafts. Of each case three engines start: with fa3, with triton, and with attnjit. All of them
+give log-probabilities of prompts and of decodes, at once; then fa3 and attnjit (triton, where fa3 does
+not run) serve each load in turns. As many cases as have room on the GPU start at once.
 An engine that fails or does not answer is told of, and the others go on; the exit code is then 1.
---drafts N has SGLang draft with n-grams, and how many of the tokens are the most probable ones stands
-in place of log-probabilities.
+With drafts, and of prompts and decodes in one batch, how many of the tokens are the most probable ones
+stands in place of log-probabilities.
 """
 import argparse
 import json
@@ -49,6 +49,16 @@ def all_answer(found, seconds, what):
             one.record.write(**{what: one.answer(max(1.0, until - time.time()))})
         except Failed:
             continue
+
+
+def case_of(text, given):
+    """As run.case_of's; a deterministic engine's kernels hang on its longest request and chunk."""
+    case = run.case_of(text, given, shapes.WITH_SGLANG)
+    if case.options.get("enable_deterministic_inference"):
+        made = engine_sglang.options(case, "ATTNJIT", 0)
+        case.manifest += ("--batch-invariant", f"{made['context_length']},"
+                          f"{made['chunked_prefill_size']}")
+    return case
 
 
 def groups_of(cases, given):
@@ -89,6 +99,13 @@ def asked(engines, order, seconds):
     all_answer(engines, seconds, {"about": "engine"}.get(order, order))
 
 
+def compared(engines, case, given):
+    """What each engine computes, for the judge."""
+    asked(engines, "agreement" if case.by_tokens else "logprobs", given.answer_seconds)
+    if case.options.get("enable_deterministic_inference"):
+        asked(engines, "alone", given.answer_seconds)
+
+
 def timed(engines, given, deadline):
     """attnjit's engine of a case and one of SGLang's own serve loads."""
     alive = [one for one in engines if not one.failed]
@@ -116,7 +133,6 @@ def main():
                         help="SGLang's own backends, its default for the card first")
     parser.add_argument("--answer-seconds", type=float, default=90)
     parser.add_argument("--memory", type=float, default=125, metavar="GIB", help="of the GPU")
-    parser.add_argument("--drafts", type=int, default=0, metavar="N", help="tokens of a draft")
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--cold", action="store_true", help="compile no kernels before")
     parser.add_argument("--models", default=os.path.join(tempfile.gettempdir(), "server-models"))
@@ -132,15 +148,9 @@ def main():
     deadline, whole = time.time() + given.seconds, True
     logs = given.out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    cases = [run.case_of(text, given) for text in given.cases]
-    options = ["--page", str(_PAGE)]
-    if given.drafts:
-        options += ["--drafts", str(given.drafts - 1), "--tree"]
-        for case in cases:
-            case.options.update(speculative_algorithm="NGRAM",
-                                speculative_num_draft_tokens=given.drafts)
+    cases = [case_of(text, given) for text in given.cases]
     if not given.cold:
-        run.prewarm(cases, given.out, given.arch, "sglang", options)
+        run.prewarm(cases, given.out, given.arch, "sglang", ["--page", str(_PAGE)])
     with tempfile.TemporaryDirectory() as folder:
         prepare_environment(folder)
         for group in groups_of(cases, given):
@@ -153,8 +163,8 @@ def main():
                 found = started(group, logs, given)
                 every = [one for engines in found.values() for one in engines]
                 asked(every, "about", 30)
-                for engines in found.values():
-                    asked(engines, "drafted" if given.drafts else "logprobs", given.answer_seconds)
+                for case, engines in zip(group, found.values()):
+                    compared(engines, case, given)
                 for engines in found.values():
                     timed(engines, given, deadline)
                 asked(every, "about", 30)

@@ -146,10 +146,11 @@ del MIXED["two-depths"]["query_pre_attn_scalar"]
 class With:
     """What a case has besides its model: MODEL+NAME."""
 
-    options: dict = dataclasses.field(default_factory=dict)  #: of vllm.LLM
+    options: dict = dataclasses.field(default_factory=dict)  #: of vllm.LLM or sglang.Engine
     environment: dict = dataclasses.field(default_factory=dict)
     manifest: tuple = ()  #: options of attnjit manifest; None: it has no such kernels
     head_scales: bool = False  #: of K and V, beside a cache of fp8
+    by_tokens: bool = False  #: tokens are compared: the batches meant are not those of log-probabilities
 
 
 WITH = {
@@ -162,6 +163,15 @@ WITH = {
     "dcp2": With({"tensor_parallel_size": 2, "decode_context_parallel_size": 2},
                  manifest=("--tp", "2", "--dcp", "2")),
     "head-scales": With(head_scales=True, manifest=None),  # which come after the layers have asked
+}
+
+#: The same of SGLang.
+WITH_SGLANG = {
+    "drafts": With({"speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 4},
+                   manifest=("--drafts", "3", "--tree"), by_tokens=True),
+    "mixed": With({"enable_mixed_chunk": True, "chunked_prefill_size": 512}, by_tokens=True),
+    "prefix": With({"disable_radix_cache": False}),
+    "deterministic": With({"enable_deterministic_inference": True}),
 }
 
 

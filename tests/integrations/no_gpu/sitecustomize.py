@@ -21,8 +21,13 @@ def _nvml(module):
         setattr(module, function, lambda *a, answer=answer, **k: answer)
 
 
+class _NoUtilities:
+    """Of Triton's driver: they would be compiled, and linked with CUDA's."""
+
+
 def _triton(module):
     module.CudaDriver.is_active = staticmethod(lambda: True)
+    module.CudaUtils = _NoUtilities
 
 
 def _cuda(module):

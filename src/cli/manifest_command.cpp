@@ -150,6 +150,8 @@ Result<Report> run_manifest(const ManifestArguments& arguments) {
   Result<Json> layers = layers_of(*model, options->tensor_parallel);
   if (!layers) return std::move(layers).error();
   json["dtype"] = to_string(model->dtype);
+  json["float32"] = model->float32;
+  json["images"] = model->images;
   json["layers"] = *std::move(layers);
   if (arguments.output.empty()) {
     report.text = *text;

@@ -214,8 +214,7 @@ std::vector<LayerKind> kinds_of(const Architecture& architecture, Fields& fields
 }
 
 /// The element type that the model was saved with.
-Result<Dtype> dtype_of(const JsonValue& root, const JsonValue& object,
-                       std::vector<std::string>& notes) {
+Result<Dtype> dtype_of(const JsonValue& root, const JsonValue& object, ModelAttention& model) {
   for (const JsonValue* const part : {&object, &root}) {
     for (const std::string_view name : {"dtype", "torch_dtype"}) {
       const JsonValue* const value = part->find(name);
@@ -225,7 +224,8 @@ Result<Dtype> dtype_of(const JsonValue& root, const JsonValue& object,
       if (value->type == JsonValue::Type::kString && text == "bfloat16") return Dtype::kBf16;
       if (value->type == JsonValue::Type::kString && text == "float16") return Dtype::kFp16;
       if (value->type == JsonValue::Type::kString && text == "float32") {
-        notes.emplace_back("the model was saved as float32: the specs are of bf16");
+        model.notes.emplace_back("the model was saved as float32: the specs are of bf16");
+        model.float32 = true;
         return Dtype::kBf16;
       }
       return problem(*value, std::string(name),
@@ -234,6 +234,15 @@ Result<Dtype> dtype_of(const JsonValue& root, const JsonValue& object,
     }
   }
   return Dtype::kBf16;
+}
+
+/// How rows of an image see one another.
+std::string images_of(const Architecture& architecture, Fields& fields, bool sees_images) {
+  if (architecture.heads == Heads::kGemma4) {
+    const JsonValue* const asked = fields.value("use_bidirectional_attention");
+    return asked != nullptr && asked->text == "vision" ? "window" : "";
+  }
+  return sees_images ? "free" : "";
 }
 
 /// The factor of yarn by which MLA's scale is multiplied.
@@ -304,10 +313,11 @@ struct TextPart {
   const JsonValue* object = nullptr;
   std::string model_type;
   bool prompt_both_ways = false;
+  bool sees_images = false;  ///< rows of an image see all of it
 };
 
 Result<TextPart> text_part(const JsonValue& root) {
-  TextPart part{&root, {}, false};
+  TextPart part{&root, {}};
   std::string_view whole;  // the architecture around this part
   for (bool more = true; more;) {
     const JsonValue* const name = part.object->find("model_type");
@@ -322,6 +332,7 @@ Result<TextPart> text_part(const JsonValue& root) {
       part.model_type = std::string(language_part(whole));
     }
     part.prompt_both_ways |= part.model_type == "paligemma";
+    part.sees_images |= part.model_type == "paligemma" || part.model_type == "gemma3";
     whole = name == nullptr ? std::string_view() : std::string_view(name->text);
     more = false;
     for (const std::string_view field : kTextParts) {
@@ -365,7 +376,7 @@ Result<ModelAttention> read_hf_config(std::string_view json) {
 
   ModelAttention model;
   model.architecture = part->model_type;
-  const Result<Dtype> dtype = dtype_of(*root, object, model.notes);
+  const Result<Dtype> dtype = dtype_of(*root, object, model);
   if (!dtype) return dtype.error();
   model.dtype = *dtype;
   Fields fields(object, class_defaults(architecture->defaults.empty() ? architecture->model_type
@@ -383,6 +394,7 @@ Result<ModelAttention> read_hf_config(std::string_view json) {
                                                    layer.kv_heads, layer.q_heads));
   }
   add_notes(*architecture, fields, model);
+  model.images = images_of(*architecture, fields, part->sees_images);
   if (fields.error()) return *fields.error();
   if (Status unread = refuse_unread(object, architecture->model_type, fields); !unread) {
     return unread.error();

@@ -35,9 +35,12 @@ struct LayerKind {
 };
 
 struct ModelAttention {
-  std::string architecture;        ///< the configuration's model_type
-  Dtype dtype = Dtype::kBf16;      ///< of Q, K and V
-  std::vector<LayerKind> kinds;    ///< each once
+  std::string architecture;      ///< the configuration's model_type
+  Dtype dtype = Dtype::kBf16;    ///< of Q, K and V
+  bool float32 = false;          ///< the model was saved so, of which no kernel is
+  std::vector<LayerKind> kinds;  ///< each once
+  /// Where rows of an image see all of it in a server: "free", or "window", where windows cut it.
+  std::string images;
   std::vector<std::string> notes;  ///< what kernels cannot know, or do not serve
 };
 

@@ -46,9 +46,9 @@ constexpr std::string_view kOthers[] = {"_gate",        "attn_implementation",
                                         "rms_norm",     "rope_interleave",
                                         "rope_local",   "rope_param",
                                         "rope_scaling", "rope_theta",
-                                        "router",       "ssm_",
-                                        "token_id",     "token_index",
-                                        "vision"};
+                                        "router",       "score_func",
+                                        "ssm_",         "token_id",
+                                        "token_index",  "vision"};
 
 /// Ends of such names.
 constexpr std::string_view kOtherEnds[] = {"_id", "_norm"};
@@ -140,6 +140,7 @@ constexpr Known kKnown[] = {
     {"qwen4_exp_text", "indexer_kv_heads"},
     {"qwen4_exp_text", "indexer_n_heads"},
     {"qwen3_omni_moe_text", "sliding_window"},
+    {"step3p5", "sink", "false"},
     {"step3p5", "sliding_window"},
 };
 

@@ -26,6 +26,11 @@ DEEPSEEK = {"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_
             "v_head_dim": 128, "hidden_size": 7168, "num_hidden_layers": 4,
             "torch_dtype": "bfloat16"}
 
+FLOAT8 = {"dynamic": False, "num_bits": 8, "strategy": "tensor", "symmetric": True, "type": "float"}
+COMPRESSED = {"quant_method": "compressed-tensors", "kv_cache_scheme": FLOAT8}
+MODELOPT = {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_scheme": FLOAT8}
+MODELOPT_FP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "NVFP4"}
+
 
 def run(*arguments):
     return subprocess.run([sys.executable, "-B", "-m", "attnjit", "manifest", *arguments],
@@ -44,6 +49,66 @@ def specs(folder, config, *arguments, arch="sm_90a", server="vllm"):
     return found
 
 
+def checkpoints(folder):
+    """What the servers make of a checkpoint where their options say nothing."""
+    def caches(quantised, *arguments, server="vllm"):
+        config = {**LLAMA, "quantization_config": quantised}
+        return {one.get("scales") for one in specs(folder, config, "--arch", "sm_90a", *arguments,
+                                                   server=server)}
+
+    old = {"producer": {"name": "modelopt"},
+           "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
+    for quantised, in_vllm, in_sglang in (
+            ({}, None, None), (COMPRESSED, "tensor", None), (MODELOPT, "tensor", "tensor"), (old, "tensor", "tensor"),
+            ({**COMPRESSED, "kv_cache_scheme": None}, None, None),
+            ({**COMPRESSED, "kv_cache_scheme": {**FLOAT8, "strategy": "attn_head"}}, "head", None),
+            ({"quant_method": "fp8", "kv_cache_quant_algo": "FP8"}, None, "tensor")):
+        assert caches(quantised) == {in_vllm}, quantised
+        assert caches(quantised, server="sglang") == {in_sglang}, quantised
+        assert caches(quantised, server="transformers") == {None}, quantised
+        assert caches(quantised, "--kv-cache-dtype", "bfloat16") == {None}, quantised
+    beside = pathlib.Path(folder, "hf_quant_config.json")
+    beside.write_text(json.dumps(old))
+    assert caches({}) == {"tensor"}
+    beside.unlink()
+    falcon = {"model_type": "falcon", "alibi": True}  # whose layers vLLM gives no type of a cache
+    assert {one.get("scales") for one in specs(folder, falcon, "--kv-cache-dtype", "fp8")} == {None}
+    text = {"model_type": "gemma3", "text_config": {**GEMMA3, "quantization_config": COMPRESSED}}
+    assert {one["scales"] for one in specs(folder, text, "--arch", "sm_100a", arch="sm_100a")} == {"tensor"}
+    latent = {**DEEPSEEK, "quantization_config": COMPRESSED}
+    assert "scales" not in specs(folder, latent)[0]
+    pathlib.Path(folder, "config.json").write_text(json.dumps({**LLAMA, "quantization_config": COMPRESSED}))
+    done = run(str(pathlib.Path(folder, "config.json")), "--for", "vllm")
+    assert done.returncode == 2 and "--arch: is missing" in done.stderr, done
+
+    def types(config, *arguments):
+        return {one["qkv_dtype"] for one in specs(folder, config, *arguments)}
+
+    bert = {"model_type": "bert", "torch_dtype": "float32"}
+    assert types(bert) == {"fp16"} and types({**LLAMA, "torch_dtype": "float32"}) == {"bf16"}
+    assert types(bert, "--dtype", "bf16") == {"bf16"}
+    both_ways = {"use_bidirectional_attention": True, "torch_dtype": "float32"}
+    assert types({**GEMMA3, **both_ways}) == {"bf16"}
+    assert types({**GEMMA3, "torch_dtype": "float16"}) == {"bf16"}
+
+
+def images(folder):
+    """Where rows of an image see all of it, there are kernels for that."""
+    def masks(config, *arguments, server="vllm"):
+        return [one["mask"] for one in specs(folder, config, *arguments, server=server)
+                if isinstance(one["mask"], dict) and one["mask"].get("name") == "images"]
+
+    gemma4 = {**GEMMA3, "model_type": "gemma4_text", "use_bidirectional_attention": "vision"}
+    cut = "p.image[total_row][1] && q_idx - kv_idx < 1024)"
+    for config, count in (({"model_type": "gemma3", "text_config": GEMMA3}, 2), ({"model_type": "paligemma"}, 1),
+                          ({"model_type": "gemma4", "text_config": gemma4}, 2), (GEMMA3, 0), (LLAMA, 0)):
+        found = masks(config)
+        assert len(found) == count, (config, found)
+        assert any(cut in one["code"] for one in found) == (config["model_type"] == "gemma4"), found
+        assert not masks(config, "--images", "none") and not masks(config, server="transformers")
+    assert len(masks(GEMMA3, "--images", "free")) == 2
+
+
 def refusals(folder):
     """What a server refuses at its start has no manifest, and the reason is its backend's; all else
     has a manifest whose specs a kernel serves."""
@@ -58,6 +123,9 @@ def refusals(folder):
             (DEEPSEEK, "vllm", ("--kv-cache-dtype", "fp8_per_token_head"), "beside MLA"),
             (GEMMA3, "vllm", ("--kv-cache-dtype", "fp8_per_token_head", "--arch", "sm_90a"), "scales"),
             (LLAMA, "vllm", ("--page", "8"), "multiples of 16"),
+            (LLAMA, "vllm", ("--kv-cache-dtype", "float16"), "a cache of float16 is not served"),
+            ({**LLAMA, "quantization_config": MODELOPT_FP4}, "vllm", (), "a cache of nvfp4 is not served"),
+            ({"model_type": "mimo_v2_flash"}, "vllm", (), "backend of its own"),
             (listed, "sglang", (), "DSA"), (alibi, "sglang", (), "ALiBi"),
             ({**LLAMA, "head_dim": 264}, "vllm", (), "qk_depth"),
             ({**LLAMA, "head_dim": 264}, "sglang", (), "qk_depth"),
@@ -94,9 +162,6 @@ def main():
         windows = specs(folder, GEMMA3)
         assert [one["mask"] for one in windows] == ["causal"] * 2 + [
             {"kind": "sliding_window", "window": 1024}] * 2
-        names = {one["mask"]["name"] for one in specs(folder, GEMMA3, "--images", "free")
-                 if isinstance(one["mask"], dict) and "name" in one["mask"]}
-        assert names == {"images"}
         latent = specs(folder, DEEPSEEK, "--tp", "8")
         assert [(one["mla"], one["num_q_heads"], one["page_size"]) for one in latent] == [
             ("decode", 16, 64)] * 2
@@ -160,7 +225,12 @@ def main():
         written = pathlib.Path(folder, "manifest.json")
         assert run(config, "--for", "vllm", "-o", str(written)).returncode == 0
         assert json.loads(written.read_text())["name"] == "llama"
+        done = subprocess.run([sys.executable, "-B", "-m", "attnjit", "manifest", "-", "--for", "vllm"],
+                              input=json.dumps(LLAMA), capture_output=True, text=True, check=True)
+        assert len(json.loads(done.stdout)["specs"]) == 2, done
         refusals(folder)
+        checkpoints(folder)
+        images(folder)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from ._specs import eight_bit_cache, sliding_window, why_not
 DSV32 = "fp8_ds_mla"
 EIGHT_BITS = ("fp8", "fp8_e4m3")  #: of vLLM's names of a cache's types: those of e4m3
 TOKEN_SCALES = "fp8_per_token_head"  #: e4m3 with a scale of each row of a head, beside it
+SIXTEEN_BITS = {"float16": "fp16", "bfloat16": "bf16"}  #: of its names of a cache's types
 #: Rows of each request, where they are as many, up to which kernels of decodes serve them.
 MOST_ROWS = 8
 _NAMED_ROWS = (1, 1, 2, 4, 4, 8, 8, 8, 8)  # what a spec says of so many: a launch of fewer fits
@@ -126,15 +127,28 @@ def invariant_keys(elements: int, rows: int, context: int) -> int:
 SHARED_ALONE = "decode context parallelism serves layers without windows, sinks and ALiBi"
 
 
+def why_no_cache(name: str, dtype: Optional[str] = None) -> Optional[str]:
+    """Why the kernels do not read such a cache, of a model of `dtype`; None: they do."""
+    of_the_model = name == "auto" or (name in SIXTEEN_BITS and dtype in (None, SIXTEEN_BITS[name]))
+    if of_the_model or name in (*EIGHT_BITS, TOKEN_SCALES):
+        return None
+    return (f"a cache of {name} is not served: only of the model's type, of fp8_e4m3 with scales of "
+            f"tensors or of heads, and of {TOKEN_SCALES}")
+
+
 def why_vllm_refuses(layer: Layer, server: Server) -> Optional[str]:
     """Why vLLM's backend takes no such layer, whatever the kernels serve; None: it does."""
+    no_cache = why_no_cache(server.cache, server.dtype)
     for holds, text in (
+            (server.cache != DSV32 and no_cache, no_cache or ""),
             (server.sharing > 1 and not layer.latent
              and (layer.window or layer.sink or layer.alibi), SHARED_ALONE),
             (server.cache == DSV32 and not layer.topk,
              f"a cache of {DSV32} is one of MLA over lists of keys"),
             (server.cache == TOKEN_SCALES and layer.latent,
              f"a cache of {TOKEN_SCALES} is not served beside MLA"),
+            (layer.ov_depth != layer.qk_depth and not layer.latent,
+             "vLLM gives layers whose V has another depth to a backend of its own"),
             (server.page_size % 16, f"pages of {server.page_size} rows are not served in vLLM: only "
              "of multiples of 16")):
         if holds:

@@ -13,7 +13,8 @@ from typing import Any, Callable, Dict, List
 
 from .. import AttnjitError, UnsupportedError
 from .._abi import command_path
-from ._layers import (DSV32, EIGHT_BITS, INVARIANT_LIST, TOKEN_SCALES, Layer, Server,
+from ._checkpoints import cache_of, dtype_of, quantization_of
+from ._layers import (DSV32, EIGHT_BITS, INVARIANT_LIST, SIXTEEN_BITS, TOKEN_SCALES, Layer, Server,
                       invariant_keys, vllm_specs, why_vllm_refuses)
 from ._sglang_layers import sglang_specs, why_sglang_refuses
 from ._specs import why_not
@@ -50,7 +51,9 @@ def add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--page", type=_numbers, metavar="N[,N..]",
                       help="--block-size or --page-size; default: the server's")
     made.add_argument("--dtype", choices=["bf16", "fp16"], help="default: the model's")
-    made.add_argument("--kv-cache-dtype", default="auto", choices=["auto", *EIGHT_BITS, TOKEN_SCALES, DSV32])
+    made.add_argument("--kv-cache-dtype", default="auto", choices=[
+        "auto", *SIXTEEN_BITS, *EIGHT_BITS, TOKEN_SCALES, DSV32],
+                      help="default: as the checkpoint has it")
     made.add_argument("--head-scales", action="store_true",
                       help="the checkpoint has scales of heads beside a cache of fp8")
     made.add_argument("--drafts", type=_number(0), default=0, metavar="N", help="tokens of a draft")
@@ -58,8 +61,9 @@ def add_options(made: argparse.ArgumentParser) -> None:
                       help="drafts are trees (SGLang: n-grams, --speculative-eagle-topk above 1)")
     made.add_argument("--dcp", type=_number(1), default=1, metavar="N",
                       help="--decode-context-parallel-size")
-    made.add_argument("--images", choices=["free", "window"], default="",
-                      help="rows of an image see all of it, or what their window has of it")
+    made.add_argument("--images", choices=["free", "window", "none"],
+                      help="rows of an image see all of it, or what their window has of it, or there "
+                      "are none (--limit-mm-per-prompt); default: as the model has it")
     made.add_argument("--batch-invariant", type=_numbers, metavar="LEN,ROWS[,SEQS]",
                       help="VLLM_BATCH_INVARIANT=1 of --max-model-len, --max-num-batched-tokens and "
                       "--max-num-seqs, or --enable-deterministic-inference of --context-length and "
@@ -128,6 +132,8 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
     says which layers the server would refuse."""
     found: List[Dict[str, Any]] = []
     for_vllm = given.server == "vllm"
+    images = {None: model["images"] if for_vllm else "", "none": ""}.get(given.images, given.images)
+    dtype = given.dtype or (dtype_of(model) if for_vllm else model["dtype"])
     widest: Dict[int, int] = {}  # by the number of GPUs
     for one in model["layers"]:
         elements = one["q_heads"] * (one["latent"] or one["ov_depth"])
@@ -136,13 +142,17 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
         layer = Layer(**{name: one[name] for name in (
             "q_heads", "kv_heads", "qk_depth", "ov_depth", "window", "softcap", "sink", "alibi",
             "both_ways", "latent", "rope", "topk", "chunk")},
-                      images="" if one["both_ways"] or one["latent"] else given.images)
+                      images="" if one["both_ways"] or one["latent"] else images)
+        cache = cache_of(given.server, model, given.kv_cache_dtype, layer.latent > 0)
+        if cache.name in EIGHT_BITS and given.arch is None:
+            parser().error(f"--arch: is missing, on which a cache of {cache.name} depends; allowed: "
+                           f"{', '.join(_ARCHS)}")
         pages = given.page or [64 if layer.latent and for_vllm else _PAGES[given.server]]
         if layer.topk and for_vllm:  # NOTE: an indexer's pages, into which vLLM splits longer ones
             pages = [64]
         for page, rank in ((page, rank) for page in pages for rank in range(given.dcp)):
-            server = Server(given.arch or _ARCHS[0], given.dtype or model["dtype"], page,
-                            given.kv_cache_dtype, given.drafts, head_scales=given.head_scales,
+            server = Server(given.arch or _ARCHS[0], dtype, page, cache.name, given.drafts,
+                            head_scales=given.head_scales or cache.head_scales,
                             partition_keys=_invariant_keys(layer, widest[one["gpus"]], given),
                             sharing=given.dcp, tree=given.tree)
             made = (vllm_specs(layer, server, rank) if for_vllm else
@@ -158,19 +168,22 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
 
 def model_of(given: argparse.Namespace) -> Dict[str, Any]:
     """The model of a configuration, as the command reads it; exits as that does."""
+    text = sys.stdin.read() if given.config == "-" else None
     done = subprocess.run([command_path(), "manifest", given.config, "--json", "--tp", given.tp],
-                          capture_output=True, text=True, check=False)
+                          input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.stderr.write(done.stderr)
         sys.exit(done.returncode)
-    return json.loads(done.stdout)
+    if text is None:
+        with open(given.config, encoding="utf-8") as file:
+            text = file.read()
+    return {**json.loads(done.stdout),
+            "quantization": quantization_of(given.config, json.loads(text))}
 
 
 def main(arguments: List[str]) -> None:
     """Writes a manifest; exits as the command does."""
     given = parsed(parser(), arguments)
-    if given.kv_cache_dtype in EIGHT_BITS and given.arch is None:
-        parser().error(f"--arch: is missing; allowed: {', '.join(_ARCHS)}")
     model = model_of(given)
     head = {"name": given.name or model["name"],
             "source": "; ".join([given.config, *model["notes"]])}

@@ -22,15 +22,14 @@ from vllm.v1.attention.backends.utils import fill_mm_prefix_query_ranges, get_dc
 from vllm.v1.kv_cache_interface import KVQuantMode
 
 from .. import Mask, ScoreMod, alibi, attention, paged_attention
-from . import vllm_service
-from ._layers import (EIGHT_BITS, SHARED_ALONE, TOKEN_SCALES, Layer, Server, decode_rows,
+from . import _layers, vllm_service
+from ._layers import (EIGHT_BITS, SHARED_ALONE, SIXTEEN_BITS, TOKEN_SCALES, Layer, Server, decode_rows,
                       invariant_keys, mask_of, types_of, vllm_specs)
 from ._specs import eight_bit_cache, why_not
 from .vllm_service import launches, raise_refused, say_start, service
 
 _ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a", (10, 3): "sm_103a"}
 _DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
-_SIXTEEN_BITS = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 _LEAST_PAGE = 16
 _PREFERRED = (_LEAST_PAGE, 64)  # rows of a page of layers, and of those of MLA: a tile's
 _ENCODERS = (AttentionType.ENCODER, AttentionType.ENCODER_ONLY)
@@ -52,12 +51,8 @@ def with_arrays(mask: Mask, **arrays: torch.Tensor) -> Mask:
 
 def why_no_cache(kv_cache_dtype: str, dtype: Optional[torch.dtype] = None) -> Optional[str]:
     """Why the kernels do not read such a cache, of a model of `dtype`; None: they do."""
-    of_the_model = (kv_cache_dtype == "auto" or kv_cache_dtype in _SIXTEEN_BITS
-                    and dtype in (None, _SIXTEEN_BITS[kv_cache_dtype]))
-    if of_the_model or kv_cache_dtype in (*EIGHT_BITS, TOKEN_SCALES):
-        return None
-    return (f"attnjit: a cache of {kv_cache_dtype} is not served: only of the model's type, of "
-            f"fp8_e4m3 with scales of tensors or of heads, and of {TOKEN_SCALES}")
+    reason = _layers.why_no_cache(kv_cache_dtype, None if dtype is None else _DTYPES.get(dtype))
+    return None if reason is None else f"attnjit: {reason}"
 
 
 def _arch() -> Optional[str]:
@@ -126,7 +121,7 @@ class AttnjitBackend(AttentionBackend):
     forward_includes_kv_cache_update: bool = False
     supports_kv_cache_update_bypass: bool = True
     supported_dtypes: ClassVar[List[torch.dtype]] = list(_DTYPES)
-    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *_SIXTEEN_BITS, *EIGHT_BITS,
+    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *SIXTEEN_BITS, *EIGHT_BITS,
                                                       TOKEN_SCALES]
 
     @staticmethod

@@ -26,11 +26,11 @@ from vllm.v1.attention.backends.mla.sparse_utils import align_blocks_to_rows, fl
 from .. import Mask
 from .._mla import ROPE, mla_attention
 from . import vllm_service
-from ._layers import (DSV32, EIGHT_BITS, INVARIANT_LIST, Layer, Server, decode_rows, interleaved,
+from ._layers import (DSV32, EIGHT_BITS, INVARIANT_LIST, SIXTEEN_BITS, Layer, Server, decode_rows, interleaved,
                       vllm_specs)
 from ._specs import why_not
-from .vllm_backend import (_ARCHITECTURES, _CAUSAL, _DTYPES, _LEAST_PAGE, _NO_MASK, _SIXTEEN_BITS,
-                           _PREFERRED, REFUSED, _arch, pages, partition_keys, rows_of_each,
+from .vllm_backend import (_ARCHITECTURES, _CAUSAL, _DTYPES, _LEAST_PAGE, _NO_MASK, _PREFERRED,
+                           REFUSED, _arch, pages, partition_keys, rows_of_each,
                            with_arrays)
 from .vllm_service import launches, raise_refused, say_start, service
 
@@ -101,7 +101,7 @@ def _why_no_kernel(capability: Any, dtype: torch.dtype, head_size: int, cache: O
     cache = cache or "auto"
     if arch is None or dtype not in _DTYPES:
         return None  # the other questions give the reason
-    if cache in _SIXTEEN_BITS and _SIXTEEN_BITS[cache] is not dtype:
+    if cache in SIXTEEN_BITS and SIXTEEN_BITS[cache] != _DTYPES[dtype]:
         return f"attnjit: a cache of {cache} beside a model of {dtype} is not served"
     reason = why_not(**_fields(arch, dtype, head_size, _latent_of(head_size), cache,
                                block_size or 64, **more))
@@ -113,7 +113,7 @@ def _why_no_kernel(capability: Any, dtype: torch.dtype, head_size: int, cache: O
 class AttnjitMLABackend(_Answers, MLACommonBackend):
     """What vLLM asks of a layer of MLA that sees its whole cache."""
 
-    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *_SIXTEEN_BITS, *EIGHT_BITS]
+    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *SIXTEEN_BITS, *EIGHT_BITS]
 
     @staticmethod
     def get_impl_cls() -> type:
@@ -225,7 +225,7 @@ def _server(impl: Any, kv_cache_spec: Any, model: Any, vllm_config: Any, **more:
 
 def _said(impl: Any) -> str:
     """A layer in a line of the log."""
-    cache = "" if impl.kv_cache_dtype in ("auto", *_SIXTEEN_BITS) else f" of {impl.kv_cache_dtype}"
+    cache = "" if impl.kv_cache_dtype in ("auto", *SIXTEEN_BITS) else f" of {impl.kv_cache_dtype}"
     return f"MLA of {impl.num_heads} heads of {impl.head_size}/{impl.kv_lora_rank}{cache}"
 
 
@@ -315,7 +315,7 @@ class AttnjitMLAImpl(MLACommonImpl[MLACommonMetadata]):
 class AttnjitSparseMLABackend(_Answers, MLACommonBackend):
     """What vLLM asks of a layer of MLA whose rows see the keys of lists."""
 
-    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *_SIXTEEN_BITS, *EIGHT_BITS, DSV32]
+    supported_kv_cache_dtypes: ClassVar[List[str]] = ["auto", *SIXTEEN_BITS, *EIGHT_BITS, DSV32]
 
     @staticmethod
     def get_impl_cls() -> type:

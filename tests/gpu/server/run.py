@@ -103,8 +103,7 @@ def case_of(text, given, withs=shapes.WITH):
     cache = more[0] if more and more[0] else "auto"
     case = Case(name, config, cache, given.mode, text=text, options=json.loads(given.options),
                 varied=dict(map(variant, getattr(given, "vary", ()))),
-                manifest=("--images", "free") if "images" in config else
-                None if shapes.is_speech(config) else ())
+                manifest=None if shapes.is_speech(config) else ())
     root = pathlib.Path(given.models, f"layers{config['num_hidden_layers']}")
     case.folder = shapes.write(root, model, config)
     case.check_folder = shapes.write(root, f"{model}-all-experts", shapes.all_experts(config))

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What servers make of a model's files where their options say nothing: types of the cache and of the
+model."""
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Dict, NamedTuple
+
+
+class Cache(NamedTuple):
+    """A cache's type."""
+
+    name: str  #: by vLLM's names; "auto": the model's own
+    head_scales: bool = False  #: e4m3 has scales of heads
+
+
+def quantization_of(path: str, config: Dict[str, Any]) -> Dict[str, Any]:
+    """How a model was quantised: its configuration says so, or a file beside it."""
+    found = config.get("quantization_config") or config.get("compression_config")
+    text = config.get("text_config")
+    if not found and isinstance(text, dict):
+        found = text.get("quantization_config")
+    beside = os.path.join(os.path.dirname(path), "hf_quant_config.json")
+    if not found and path != "-" and os.path.exists(beside):
+        with open(beside, encoding="utf-8") as file:
+            found = json.load(file)
+    return found if isinstance(found, dict) else {}
+
+
+def cache_of(server: str, model: Dict[str, Any], asked: str, latent: bool) -> Cache:
+    """The cache of a layer of a model as manifests.model_of() describes it.
+
+    Args:
+        asked: --kv-cache-dtype.
+        latent: whether the layer is one of MLA.
+    """
+    if server == "vllm" and model["name"] == "falcon":  # whose layers vLLM tells of no cache
+        return Cache("auto")
+    quantization = model["quantization"]
+    method = str(quantization.get("quant_method") or quantization.get("producer", {}).get("name", ""))
+    method = method.lower().replace("_", "-")
+    if server == "vllm" and method == "compressed-tensors" and not latent:
+        scheme = quantization.get("kv_cache_scheme") or {}
+        of_heads = scheme.get("strategy") == "attn_head"
+        if asked == "auto" and scheme:
+            return Cache("fp8", of_heads)
+        return Cache(asked, of_heads)
+    if asked == "auto" and method.startswith("modelopt"):
+        return Cache(_of_modelopt(quantization))
+    if asked == "auto" and server == "sglang" and method == "fp8":
+        named = str(quantization.get("kv_cache_quant_algo") or "")
+        return Cache("fp8_e4m3" if named.lower() == "fp8" else "auto")
+    return Cache(asked)
+
+
+def _of_modelopt(quantization: Dict[str, Any]) -> str:
+    inner = quantization.get("quantization") or quantization
+    for part in (inner, quantization):
+        scheme = part.get("kv_cache_scheme")
+        if isinstance(scheme, dict) and scheme.get("type") == "float":
+            return {8: "fp8_e4m3", 4: "nvfp4"}.get(scheme.get("num_bits"), "auto")
+    named = str(inner.get("kv_cache_quant_algo") or quantization.get("kv_cache_quant_algo") or "")
+    return {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}.get(named.lower(), "auto")
+
+
+#: Architectures whose models of fp16 vLLM runs in bf16.
+_NO_FP16 = ("gemma2", "gemma3_text", "glm4")
+
+
+def dtype_of(model: Dict[str, Any]) -> str:
+    """vLLM's type of a model as `attnjit manifest --json` describes it: models of embeddings that
+    were saved as float32 are run in fp16."""
+    if model["name"] in _NO_FP16:
+        return "bf16"
+    encodes = any(one["both_ways"] for one in model["layers"])
+    return "fp16" if model["float32"] and encodes else model["dtype"]

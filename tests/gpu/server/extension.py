@@ -33,7 +33,8 @@ def fill(model, rank=0):
     tied = getattr(config, "tie_word_embeddings", False)
     # Of a rank's weights of Q, K and V those of Q; layers' heads may differ in depth.
     q_rows = {f"{name}.weight": module.num_heads * module.head_size
-              for name, module in model.named_modules() if hasattr(module, "total_num_kv_heads")}
+              for name, module in model.named_modules()
+              if hasattr(module, "total_num_kv_heads") and hasattr(module, "head_size")}
     with torch.no_grad():
         for name, weight in model.named_parameters():
             seed = torch.Generator(device=weight.device).manual_seed(zlib.crc32(name.encode()))

@@ -309,7 +309,7 @@ struct InterpretedMask : UntestedRows {
   /// NOTE: where no map is made nothing is said: a second interpreter would take registers.
   template <class Tile, class Params>
   ATTNJIT_DEVICE static IntRange tiles(const Tile& t, const Params& p) {
-    if constexpr (requires { Tile::kMakesMap; }) {
+    if constexpr (Tile::kMakesMap) {
       return interpret_ranges(*p.stack_code, stack_arrays(p), t);
     } else {
       return any_bool();
@@ -358,7 +358,6 @@ struct InterpretedMask : UntestedRows {
 
 /// A score modification that each launch gives.
 struct InterpretedScoreMod : Stateless {
-  static constexpr bool kIdentity = false;
   static constexpr bool kInterprets = true;
   static constexpr bool kExponents = true;
 

@@ -12,8 +12,11 @@
 // each query sees one run of keys, row(q_idx, kv_len, p), and a tile is tested by comparing columns
 // with its two ends; where kFromZero is true as well, with its end alone. Where kHidesNothing is
 // true, all keys are seen; where kHasCore is false, core is empty. Where kListed is true, tiles()
-// knows more than reach and core: a kernel asks it about each tile. Queries are q_idx values and
-// may be negative. Every range lies in [0, kv_len].
+// knows more than reach and core: a kernel asks it about each tile. Where kLoads is true, the mask
+// reads a tensor, so that many loads are to be on their way at once, and where kNumbers is true,
+// too, one of numbers. Where kInterprets is true, the mask is interpreted (common/interpreter.cuh):
+// it is asked about many scores at one place of the kernel. Queries are q_idx values and may be
+// negative. Every range lies in [0, kv_len].
 #pragma once
 
 #include "common/mask_tensor.cuh"
@@ -52,9 +55,16 @@ ATTNJIT_DEVICE IntRange tiles_of_interval(const TileCoord& t, const Params& p) {
                max(reach.begin, t.kv_idx.lo) <= min(reach.end - 1, t.kv_idx.hi));
 }
 
+/// What a mask is that says nothing else. No template, whose constants NVRTC would write into PTX.
+struct CompiledMask {
+  static constexpr bool kLoads = false;
+  static constexpr bool kNumbers = false;
+  static constexpr bool kInterprets = false;
+};
+
 /// Shared by masks whose row() moves right with q_idx: the ends of a tile of rows bound the rest.
 template <class Self, bool kBeginsAtZero>
-struct MonotoneInterval {
+struct MonotoneInterval : CompiledMask {
   static constexpr bool kInterval = true;
   static constexpr bool kFromZero = kBeginsAtZero;
   static constexpr bool kHidesNothing = false;
@@ -161,7 +171,7 @@ ATTNJIT_DEVICE u32 visible_run(const Test& test, Coord c, const Params& p) {
 }
 
 /// Shared by masks of whose rows nothing is known: they see keys anywhere.
-struct UnknownRows {
+struct UnknownRows : CompiledMask {
   static constexpr bool kInterval = false;
   static constexpr bool kFromZero = false;
   static constexpr bool kHidesNothing = false;
@@ -222,26 +232,6 @@ struct MaskOfMap<AddedMask<Tensor>> {
   using Type = MaterializedMask<Tensor>;
 };
 
-/// Whether a mask reads a tensor: many loads are to be on their way at once.
-template <class Mask>
-constexpr bool loads_bools() {
-  if constexpr (requires { Mask::kLoads; }) {
-    return Mask::kLoads;
-  } else {
-    return false;
-  }
-}
-
-/// Whether it is one of numbers.
-template <class Mask>
-constexpr bool loads_numbers() {
-  if constexpr (requires { Mask::kNumbers; }) {
-    return Mask::kNumbers;
-  } else {
-    return false;
-  }
-}
-
 /// Shared by those of them that compute nothing of a row.
 struct UntestedRows : UnknownRows {
   struct RowTest {};
@@ -271,12 +261,13 @@ struct CustomMask : UntestedRows {
   }
 };
 
-/// Two masks, each asked about a row once.
+/// Two masks, each asked about a row once. One that is interpreted stands alone.
 template <class A, class B>
-struct MaskPair {
+struct MaskPair : CompiledMask {
+  static_assert(!A::kInterprets && !B::kInterprets);
   static constexpr bool kListed = A::kListed || B::kListed;
-  static constexpr bool kLoads = loads_bools<A>() || loads_bools<B>();
-  static constexpr bool kNumbers = loads_numbers<A>() || loads_numbers<B>();
+  static constexpr bool kLoads = A::kLoads || B::kLoads;
+  static constexpr bool kNumbers = A::kNumbers || B::kNumbers;
 
   struct RowTest {
     typename A::RowTest a;

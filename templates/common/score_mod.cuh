@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Score modifications as types, for every architecture's template.
 //
-// A modification M has kIdentity, prepare(head, num_q_heads, p): what is the same for a head's
-// scores, computed once, and apply(state, score, c, p): the score after it, natural, or with
-// kExponents as an exponent of 2.
+// A modification M has prepare(head, num_q_heads, p): what is the same for a head's scores,
+// computed once, and apply(state, score, c, p): the score after it, natural, or where kExponents is
+// true an exponent of 2. Where kIdentity is true, that is the score itself; where kReads is true, M
+// reads a number of memory for each score; and where kInterprets is true, it is interpreted
+// (common/interpreter.cuh): it is asked about many scores at one place of the kernel.
 #pragma once
 
 #include "common/expression.cuh"
@@ -19,25 +21,19 @@ struct NoState {};
 /// modifications multiply, and the difference of two equal scores is 0.
 template <class ScoreMod>
 constexpr float exponent_factor() {
-  return requires { ScoreMod::kExponents; }
-  ? 1.0f : kLog2e;
+  return ScoreMod::kExponents ? 1.0f : kLog2e;
 }
 
-/// Whether a mask or a score modification is interpreted (common/interpreter.cuh): it is asked
-/// about many scores at one place of the kernel.
-template <class Function>
-constexpr bool interprets() {
-  return requires { Function::kInterprets; };
-}
-
-/// Whether a modification reads a number of memory for each score.
-template <class ScoreMod>
-constexpr bool reads_numbers() {
-  return requires { ScoreMod::kReads; };
-}
+/// What a modification is that says nothing else.
+struct NaturalScoreMod {
+  static constexpr bool kIdentity = false;
+  static constexpr bool kExponents = false;
+  static constexpr bool kReads = false;
+  static constexpr bool kInterprets = false;
+};
 
 /// Shared by modifications for which nothing of a head is computed.
-struct Stateless {
+struct Stateless : NaturalScoreMod {
   using State = NoState;
 
   template <class Params>
@@ -68,8 +64,7 @@ ATTNJIT_DEVICE float alibi_slope(int head, int num_q_heads) {
 }
 
 /// score - slope[h] * |q_idx - kv_idx|.
-struct AlibiScoreMod {
-  static constexpr bool kIdentity = false;
+struct AlibiScoreMod : NaturalScoreMod {
   struct State {
     float slope;
   };
@@ -97,8 +92,7 @@ struct AlibiSlopesScoreMod : AlibiScoreMod {
 /// Inner, and what the tensor of a mask adds. -inf hides. What is added for keys that the sequence
 /// has not is of the last one: the mask hides them.
 template <class Inner, class Tensor>
-struct AddedScoreMod {
-  static constexpr bool kIdentity = false;
+struct AddedScoreMod : NaturalScoreMod {
   static constexpr bool kExponents = true;
   static constexpr bool kReads = true;
   using State = typename Inner::State;
@@ -123,8 +117,7 @@ struct AddedScoreMod {
 
 /// cap * tanh(score / cap). kCap: a constant, or a pointer to a member of Params.
 template <auto kCap>
-struct SoftcapScoreMod {
-  static constexpr bool kIdentity = false;
+struct SoftcapScoreMod : NaturalScoreMod {
   struct State {
     float cap, twice_log2e_over_cap;
   };
@@ -146,7 +139,6 @@ struct SoftcapScoreMod {
 /// A user's modification: User::apply(score, c, p).
 template <class User>
 struct CustomScoreMod : Stateless {
-  static constexpr bool kIdentity = false;
   static constexpr bool kExponents = true;
 
   template <class Params>

@@ -12,6 +12,7 @@ namespace attnjit {
 /// the tile, and whether it sees all. 0 is no tile: a list has tiles that some rows see.
 struct TileNote {
   static constexpr int kMaxGroups = 3;
+  static constexpr bool kHasBits = false;
   u32 word = 0;
 
   ATTNJIT_DEVICE int tile() const { return static_cast<int>(word >> 2 * kMaxGroups); }

@@ -94,7 +94,7 @@ struct BlockRow {
     for (int h = strip.h.lo; h <= strip.h.hi; ++h) {
       Coord c{strip.b, h, strip.kv_h, 0, 0, strip.q_len, strip.kv_len};
       u32 words[kRowWords] = {};
-      if constexpr (loads_numbers<Mask>()) {
+      if constexpr (Mask::kNumbers) {
         // A lane has columns: what a warp reads at once lies side by side. NOTE: 16 reads run
         // together, of four rows. Of bools, which are packed, a row each is quicker.
         const int keys = strip.kv_idx.hi - strip.kv_idx.lo + 1;
@@ -118,7 +118,7 @@ struct BlockRow {
           }
           if (!kept && seen && __any_sync(kAll, hidden)) return kMixed;
         }
-      } else if constexpr (loads_bools<Mask>()) {
+      } else if constexpr (Mask::kLoads) {
         c.q_idx = strip.q_idx.lo + lane;
         const typename Mask::RowTest test = Mask::row_test(c, params);
 #pragma unroll 1

@@ -11,6 +11,7 @@ namespace attnjit {
 
 /// A KV tile of a map that has bits: a word more.
 struct MapTileNote : TileNote {
+  static constexpr bool kHasBits = true;
   u32 bits = 0;  ///< one more than the place of its block's bits (maps/block_bits.cuh); 0: none
 };
 
@@ -24,7 +25,6 @@ struct MapTileNote : TileNote {
 /// and so are tiles outside of [begin, end).
 template <int kTileN, class Note, class Mask, class Rows, class Params>
 struct MapList {
-  static constexpr bool kBits = requires(Note note) { note.bits; };
   static_assert(kMapBlock % kTileN == 0, "a block is whole tiles");
   static_assert(Rows::kGroups < Note::kMaxGroups, "a third group has no bits");
   static constexpr int kParts = kMapBlock / kTileN;
@@ -69,7 +69,7 @@ struct MapList {
     const int from = __ffs(static_cast<int>(found)) - 1;
     Note taken;
     taken.word = __shfl_sync(kAll, note.word, from);
-    if constexpr (kBits) taken.bits = __shfl_sync(kAll, note.bits, from);
+    if constexpr (Note::kHasBits) taken.bits = __shfl_sync(kAll, note.bits, from);
     found &= found - 1;
     return taken;
   }
@@ -77,7 +77,7 @@ struct MapList {
   /// What the map says of the block of an entry.
   ATTNJIT_DEVICE BlockNote note_of_block(int entry, bool in_whole) const {
     BlockNote known;
-    if constexpr (kBits) {
+    if constexpr (Note::kHasBits) {
       if (!in_whole && bit_blocks > 0) known.word = static_cast<u32>(block_notes[entry]);
     }
     return known;
@@ -89,7 +89,7 @@ struct MapList {
     const bool ends = at.kv_len - first < kTileN;
     at.kv_idx = {first, ends ? at.kv_len - 1 : first + kTileN - 1};
     Note made;
-    const bool has_bits = kBits && known.has_bits(bit_blocks);
+    const bool has_bits = Note::kHasBits && known.has_bits(bit_blocks);
     const int column = first % kMapBlock;
 #pragma unroll 1
     for (int group = 0; group < Rows::kGroups; ++group) {
@@ -109,7 +109,7 @@ struct MapList {
       made.set_tile(tile);
       made.set_of_whole_block(in_whole);
     }
-    if constexpr (kBits) {
+    if constexpr (Note::kHasBits) {
       if (has_bits) made.bits = known.place() + 1;
     }
     return made;

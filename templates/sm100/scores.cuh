@@ -19,7 +19,7 @@ ATTNJIT_DEVICE u32 visible_word(Coord c, const KvRange& row, const Params& p) {
     u32 word = low_bits(row.end - first);
     if constexpr (!Mask::kFromZero) word &= ~low_bits(row.begin - first);
     return word;
-  } else if constexpr (loads_bools<Mask>()) {
+  } else if constexpr (Mask::kLoads) {
     return visible_run<32, Mask>(Mask::row_test(c, p), c, p) & low_bits(c.kv_len - first);
   } else {
     const typename Mask::RowTest test = Mask::row_test(c, p);

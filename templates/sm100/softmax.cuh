@@ -261,7 +261,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
           }
         }
       }
-      if constexpr (interprets<Mask>()) {
+      if constexpr (Mask::kInterprets) {
         if (score_by_score) {
           coord.kv_idx = first_kv;
           interpreted_words<Mask>(words, coord, hidden, params);
@@ -297,7 +297,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       } else {
         ScoreBatches<Config> batches{s_columns};
         batches.load(s, 0);
-        if constexpr (interprets<ScoreMod>()) {
+        if constexpr (ScoreMod::kInterprets) {
 #pragma unroll
           for (int begin = 0; begin < Config::kTileN; begin += 32) {
             batches.next(s, begin);
@@ -309,7 +309,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
 #pragma unroll
         for (int batch = 0; batch < kBatches; ++batch) {
           const int begin = 32 * batch;
-          if constexpr (!interprets<ScoreMod>()) {
+          if constexpr (!ScoreMod::kInterprets) {
             batches.next(s, begin);
             coord.kv_idx = first_kv + begin;
             if constexpr (kByToken) key_scales.multiply(s, begin);

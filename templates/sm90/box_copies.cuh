@@ -3,6 +3,7 @@
 // that is not as long as the others.
 #pragma once
 
+#include "common/claims.cuh"
 #include "sm90/layout.cuh"
 
 namespace attnjit::sm90 {
@@ -16,8 +17,7 @@ struct BoxCopies {
   static_assert(kBoxes <= 32, "a lane finds a box");
   // Whose code is written out: more boxes take turns, because each is registers of the producer,
   // which has fewer to spare where it claims its work.
-  static constexpr int kMostTogether = requires(const Arguments& launch) { launch.claims; }
-  ? 2 : 4;
+  static constexpr int kMostTogether = claims_tiles<Arguments>() ? 2 : 4;
   static constexpr int kTogether = kBoxes <= kMostTogether ? kBoxes : 2 - kBoxes % 2;
 
   using Place = int;

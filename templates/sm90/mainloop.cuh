@@ -96,7 +96,7 @@ struct Mainloop {
   /// keeps a descriptor for each step of Q, for which registers lack beside numbers that are added.
   static constexpr bool kFindsQ = stashes_work<Config>() && Config::kQStages == 1 &&
                                   Config::kQkDepth > 192 && !Config::kE4m3 && !Config::kUpcastsKv &&
-                                  reads_numbers<ScoreMod>();
+                                  ScoreMod::kReads;
   /// Where O is staged: in memory of its own, if at all, or in Q's, which it then holds until it is
   /// stored.
   static constexpr bool kOwnO = Config::kOBlocks > 0 || Layout::kDirectO;
@@ -291,13 +291,13 @@ struct Mainloop {
     }
     if constexpr (Mask::kInterval) {
       interval_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
-    } else if constexpr (interprets<Mask>()) {
+    } else if constexpr (Mask::kInterprets) {
       interpreted_columns<Mask, Config::kTileN / 2>(bits, rows.scores, params);
     } else {
       // NOTE: beside 256 columns of O more elements on their way would spill. Of tensors it takes
       // 1.08 of the time, so that is kept to where K and V are upcast.
       constexpr bool kFew =
-          Layout::kPvColumns > 192 && (loads_bools<Mask>() ? Config::kUpcastsKv : Config::kMapped);
+          Layout::kPvColumns > 192 && (Mask::kLoads ? Config::kUpcastsKv : Config::kMapped);
       visible_columns<Mask, Config::kTileN / 2, kFew>(bits, rows.scores, params);
     }
   }
@@ -508,7 +508,7 @@ struct Mainloop {
   /// scheduled worse, and that cost 7 to 10 %. Each loop costs compile time, so there are no more
   /// than the mask can use.
   ATTNJIT_DEVICE void walk(Rows& rows) {
-    if constexpr (interprets<Mask>() || interprets<ScoreMod>()) {
+    if constexpr (Mask::kInterprets || ScoreMod::kInterprets) {
       // The interpreter is long, and more than anything takes: it stands at one place.
       bool first = true;
       do {
@@ -574,7 +574,7 @@ struct Mainloop {
       rows.note = rows.next;
       rows.index = rows.note.tile();
       const bool sees = rows.note.seen(row_group_mask_bits());
-      if (!interprets<ScoreMod>() && sees && left && rows.note.full(row_group_mask_bits())) {
+      if (!ScoreMod::kInterprets && sees && left && rows.note.full(row_group_mask_bits())) {
         while (true) {
           tile(rows, false);
           if (!rows.next.full(row_group_mask_bits())) break;

@@ -42,7 +42,7 @@ template <class ScoreMod, int kCount, int kScales, class Params>
 ATTNJIT_DEVICE void modify_scores(float (&s)[kCount], const ScoreTile& tile,
                                   const typename ScoreMod::State (&state)[2],
                                   const RowScales<kScales>& scale, bool whole, const Params& p) {
-  if constexpr (interprets<ScoreMod>()) {
+  if constexpr (ScoreMod::kInterprets) {
     // A row's scores one behind another.
     float rows[kCount];
 #pragma unroll
@@ -74,7 +74,7 @@ ATTNJIT_DEVICE void modify_scores(float (&s)[kCount], const ScoreTile& tile,
         for (int k = 0; k < 2; ++k) {
           float& score = s[i + 2 * half + k];
           c.kv_idx = tile.first_kv + 2 * i + k;
-          if constexpr (reads_numbers<ScoreMod>()) {
+          if constexpr (ScoreMod::kReads) {
             const int key = whole ? c.kv_idx : min(c.kv_idx, c.kv_len - 1);
             score = ScoreMod::apply_reading(row_state, score * row_scale, c, key, p);
           } else {
@@ -192,7 +192,7 @@ ATTNJIT_DEVICE void visible_columns(ColumnBits<kCount>& bits, const ScoreTile& t
   for (int word = 0; word < kColumns; word += 32) {
     const int first_kv = tile.first_kv + 4 * word;
     const int columns = min(32, kColumns - word);
-    if constexpr (loads_bools<Mask>()) {
+    if constexpr (Mask::kLoads) {
       constexpr int kLoads = kFew ? 4 : 8;
       for_both_rows([&](int half) {
         bits[half][word / 32] = loaded_word<Mask, kLoads>(tile.row[half], first_kv, columns, p);

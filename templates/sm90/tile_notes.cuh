@@ -61,19 +61,19 @@ template <class Note>
 ATTNJIT_DEVICE Note load_note(u32 address, int lane) {
   Note note;
   note.word = lane == 0 ? load_shared_word(address) : 0u;
-  if constexpr (requires { note.bits; }) note.bits = lane == 0 ? load_shared_word(address + 4) : 0u;
+  if constexpr (Note::kHasBits) note.bits = lane == 0 ? load_shared_word(address + 4) : 0u;
   return note;
 }
 template <class Note>
 ATTNJIT_DEVICE void store_note(u32 address, Note note) {
   store_shared_word(address, note.word);
-  if constexpr (requires { note.bits; }) store_shared_word(address + 4, note.bits);
+  if constexpr (Note::kHasBits) store_shared_word(address + 4, note.bits);
 }
 /// What one lane has read for the whole warp.
 template <class Note>
 ATTNJIT_DEVICE Note note_of_warp(Note note) {
   note.word = static_cast<u32>(warp_uniform(static_cast<int>(note.word)));
-  if constexpr (requires { note.bits; }) {
+  if constexpr (Note::kHasBits) {
     note.bits = static_cast<u32>(warp_uniform(static_cast<int>(note.bits)));
   }
   return note;
@@ -84,13 +84,13 @@ ATTNJIT_DEVICE Note note_of_warp(Note note) {
 template <class Note>
 ATTNJIT_DEVICE void set_first_note(WorkTile& work, Note note) {
   work.tile_end = static_cast<int>(note.word);
-  if constexpr (requires { note.bits; }) work.tile_begin = static_cast<int>(note.bits);
+  if constexpr (Note::kHasBits) work.tile_begin = static_cast<int>(note.bits);
 }
 template <class Note>
 ATTNJIT_DEVICE Note first_note(const WorkTile& work) {
   Note note;
   note.word = static_cast<u32>(work.tile_end);
-  if constexpr (requires { note.bits; }) note.bits = static_cast<u32>(work.tile_begin);
+  if constexpr (Note::kHasBits) note.bits = static_cast<u32>(work.tile_begin);
   return note;
 }
 

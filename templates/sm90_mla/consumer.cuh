@@ -267,7 +267,7 @@ struct Consumer {
   ATTNJIT_DEVICE static int place_of(const Rows& rows, int tile) {
     return (tile - rows.work.tile_begin) >> 1;
   }
-  static constexpr bool kLoads = loads_bools<Mask>() && Config::kTopk == 0;
+  static constexpr bool kLoads = Mask::kLoads && Config::kTopk == 0;
   /// The thread's first column of a tile.
   ATTNJIT_DEVICE int first_column(int tile) const { return tile * Config::kTileN + 2 * (lane & 3); }
   /// Asks the mask about this tile and others, where that is not known, and one that loads about
@@ -328,7 +328,7 @@ struct Consumer {
   /// took 1 to 3 % longer with one of each tile. Those of deep heads, which wait for K and V, take
   /// 2 to 4 % longer without. What is loaded for scores takes the registers: 32 bytes were spilled.
   static constexpr bool kFollows =
-      !Config::kRescaleByRow && !Config::kOwnV && ScoreMod::kIdentity && !loads_bools<Mask>();
+      !Config::kRescaleByRow && !Config::kOwnV && ScoreMod::kIdentity && !Mask::kLoads;
 
   ATTNJIT_DEVICE bool make_probabilities(Probabilities& p, Rows& rows,
                                          float (&correction)[2]) const {

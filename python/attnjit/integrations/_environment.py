@@ -6,13 +6,13 @@ import os
 from typing import Mapping
 
 FORBID = "ATTNJIT_FORBID_COMPILE"  #: of the environment: a kernel that no cache has is an error
-
 METRICS = "ATTNJIT_METRICS_DIR"  #: where processes of a server leave their counters
 RECORD = "ATTNJIT_RECORD_KEYS"  #: a file to which each kernel that is asked for is written
-#: What attnjit reads: the library (src/base/environment.cpp), and servers' plug-ins.
-VARIABLES = ("ATTNJIT_CACHE_DIR", "ATTNJIT_LEASE", "ATTNJIT_LOG_LEVEL", "ATTNJIT_NVRTC",
-             "ATTNJIT_NVRTC_POLICY", "ATTNJIT_REMOTE", "ATTNJIT_SIGN_KEY", "ATTNJIT_TEMPLATES",
-             "ATTNJIT_TRUST", FORBID, METRICS, RECORD)
+#: What src/base/environment.cpp reads; tests/python/doctor_for_test.py compares the two.
+LIBRARY = ("ATTNJIT_CACHE_DIR", "ATTNJIT_LEASE", "ATTNJIT_LOG_LEVEL", "ATTNJIT_NVRTC",
+           "ATTNJIT_NVRTC_POLICY", "ATTNJIT_REMOTE", "ATTNJIT_SIGN_KEY", "ATTNJIT_TEMPLATES",
+           "ATTNJIT_TRUST")
+VARIABLES = (*LIBRARY, FORBID, METRICS, RECORD)
 
 
 def forbids_compiles() -> bool:

@@ -19,19 +19,18 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from ._environment import METRICS
 
-FOLDER = METRICS  #: of the environment
 SECONDS = 2.0  #: between two reports
 
 
 def expose() -> None:
     """Adds the counters of the processes that this one starts to prometheus_client's registry. It
     may be called several times, and in processes that were started: there it does nothing."""
-    if FOLDER in os.environ or importlib.util.find_spec("prometheus_client") is None:
+    if METRICS in os.environ or importlib.util.find_spec("prometheus_client") is None:
         return
     from prometheus_client import REGISTRY
 
     folder = os.path.join(tempfile.gettempdir(), f"attnjit-metrics-{secrets.token_hex(8)}")
-    os.environ[FOLDER] = folder
+    os.environ[METRICS] = folder
     REGISTRY.register(Collector(folder))
     atexit.register(_remove, folder, os.getpid())
 
@@ -112,8 +111,8 @@ class Reporter(threading.Thread):
         labels = {**self._labels(), "process": str(os.getpid())}
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             self._count(labels)
-        elif FOLDER in os.environ:
-            self._write(pathlib.Path(os.environ[FOLDER]), labels)
+        elif METRICS in os.environ:
+            self._write(pathlib.Path(os.environ[METRICS]), labels)
 
     def _write(self, folder: pathlib.Path, labels: Dict[str, str]) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -152,7 +151,7 @@ def _made(family: Any, names: Any) -> Any:
 def reporter_of(read: Callable[[], str],
                 labels: Callable[[], Dict[str, str]]) -> Optional[Reporter]:
     """A Reporter that runs, where somebody reads; else None."""
-    if FOLDER not in os.environ and "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+    if METRICS not in os.environ and "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
         return None
     made = Reporter(read, labels)
     made.start()

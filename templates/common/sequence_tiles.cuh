@@ -81,7 +81,7 @@ struct SequenceTileList : SequenceList<Config, Mask, Tiling, Arguments, Params> 
 
 /// The list of a launch of sequences that differ in length.
 template <class Config, class Mask, class Arguments, class Params>
-using SequenceTileListOf =
+using SequenceSchedulerOf =
     Either<cuts_tiles<Config>(),
            CutTileList<Config, Mask, SequenceTiling<Config>, Arguments, Params,
                        SequenceTileList<Config, Mask, Arguments, Params>>,

@@ -325,14 +325,14 @@ ATTNJIT_DEVICE WorkTile tile_of_head(int of_heads, int rank, const Arguments& ar
 /// Where the launch has several partitions it takes every gridDim.x-th part of a tile. A tile's
 /// parts are neighbours.
 template <class Config, class Mask, class Arguments, class Params>
-struct WorkList {
+struct StaticScheduler {
   const Arguments& arguments;
   const Params& params;
   int unit;  ///< a pair; from paired_units on, a place in a round of the tail; or a tile's part
   bool second = false;  ///< at the shorter tile of a pair; in the tail: in a round dealt fro
   int to_wrap = workers<Config>() - 1 - worker<Config>();  ///< rounds until its turn is the first
 
-  ATTNJIT_DEVICE WorkList(const Arguments& launch, const Params& user, int = 0)
+  ATTNJIT_DEVICE StaticScheduler(const Arguments& launch, const Params& user, int = 0)
       : arguments(launch), params(user), unit(worker<Config>()) {}
 
   ATTNJIT_DEVICE ListPlace place() const { return {{unit, second, to_wrap, 0}}; }

@@ -332,7 +332,7 @@ struct Producer {
       walk(SequenceTileList<Config, Mask, Arguments, Params, ListTiling<Config>>(arguments, params,
                                                                                  lane));
     } else {
-      walk(WorkList<Config, Mask, Arguments, Params>(arguments, params));
+      walk(StaticScheduler<Config, Mask, Arguments, Params>(arguments, params));
     }
   }
 };

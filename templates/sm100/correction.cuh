@@ -280,8 +280,8 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
   give_o(smem, 0);
   if constexpr (!Layout::kSingleAccumulator) give_o(smem, 1);
 
-  for (ListOf<true, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
-       list.advance()) {
+  for (SchedulerOf<true, Config, Mask, Arguments, Params> list(smem, arguments, params);
+       !list.done(); list.advance()) {
     const WorkTile begun = list.tile();
     const bool shared = begun.num_qo == 1;  // the warpgroups share the query tile
     const Share share_0 = begun.share(0);

@@ -209,7 +209,7 @@ template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void load(const Smem<Config>& smem, const Arguments& arguments,
                          const Params& params) {
   using Layout = LayoutOf<Config>;
-  using List = ListOf<Config::kRowCopies, Config, Mask, Arguments, Params>;
+  using List = SchedulerOf<Config::kRowCopies, Config, Mask, Arguments, Params>;
   // Who loads Q, of a warp.
   const bool first_lane = !Config::kRowCopies || (threadIdx.x & 31u) == 0;
   KvSequence<Config> kv(smem, one_query_launch<Config>(arguments));
@@ -324,8 +324,8 @@ template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void load_queries(const Smem<Config>& smem, const Arguments& arguments,
                                  const Params& params) {
   u32 parity = 3;  // a bit a query tile
-  for (ListOf<false, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
-       list.advance()) {
+  for (SchedulerOf<false, Config, Mask, Arguments, Params> list(smem, arguments, params);
+       !list.done(); list.advance()) {
     const WorkTile work = list.tile();
     if constexpr (cuts_tiles<Config>()) ask_for_work(smem);
 #pragma unroll 1

@@ -192,7 +192,7 @@ template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void multiply(const Smem<Config>& smem, const Tmem<Config>& tmem,
                              const Arguments& arguments, const Params& params) {
   using Layout = LayoutOf<Config>;
-  using List = ListOf<false, Config, Mask, Arguments, Params>;
+  using List = SchedulerOf<false, Config, Mask, Arguments, Params>;
   Products<Config> products{smem, tmem};
   KvSequence<Config> kv(smem, one_query_launch<Config>(arguments));
   KvTile<Config, true> k{};

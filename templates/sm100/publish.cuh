@@ -81,7 +81,7 @@ struct SequenceWork : SequenceList<Config, Mask, SequenceTiling<Config>, Argumen
 /// A CTA's own work tile, and then those of CTAs that have not started, for which the load warp's
 /// thread asks (sm100/load.cuh). One warp.
 template <class Config, class Mask, class Arguments, class Params>
-struct TakenList {
+struct StealingScheduler {
   const Smem<Config>& smem;
   const Arguments& arguments;
   const Params& params;
@@ -106,12 +106,12 @@ struct TakenList {
 
 /// Walks what is published: work tiles that are counted off, or the launch's sequences.
 template <class Config, class Mask, class Arguments, class Params>
-ATTNJIT_DEVICE auto list_to_publish(const Smem<Config>& smem, const Arguments& arguments,
-                                    const Params& params) {
+ATTNJIT_DEVICE auto scheduler_to_publish(const Smem<Config>& smem, const Arguments& arguments,
+                                         const Params& params) {
   if constexpr (takes_over<Config>()) {
-    return TakenList<Config, Mask, Arguments, Params>{smem, arguments, params};
+    return StealingScheduler<Config, Mask, Arguments, Params>{smem, arguments, params};
   } else if constexpr (Config::kCounted) {
-    return WorkList<Config, Mask, Arguments, Params>(smem, arguments, params);
+    return StaticScheduler<Config, Mask, Arguments, Params>(smem, arguments, params);
   } else if constexpr (cuts_tiles<Config>()) {
     using List = SequenceWork<Config, Mask, Arguments, Params>;
     return CutTileList<Config, Mask, SequenceTiling<Config>, Arguments, Params, List>(
@@ -132,7 +132,7 @@ template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void publish(const Smem<Config>& smem, const Arguments& arguments,
                             const Params& params) {
   const int lane = static_cast<int>(threadIdx.x & 31u);
-  auto list = list_to_publish<Config, Mask>(smem, arguments, params);
+  auto list = scheduler_to_publish<Config, Mask>(smem, arguments, params);
   KvSequence<Config> kv(smem, one_query_launch<Config>(arguments));
   Ring ring;
   int tail_parity = 0;

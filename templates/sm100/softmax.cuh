@@ -147,8 +147,8 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     if constexpr (!Config::kOneWorkTile || Layout::kPair) slot_parity ^= 1;
   };
 
-  for (ListOf<true, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
-       list.advance()) {
+  for (SchedulerOf<true, Config, Mask, Arguments, Params> list(smem, arguments, params);
+       !list.done(); list.advance()) {
     const WorkTile work = list.tile();
     const int first = work.first_position + (work.num_qo == 2 ? warpgroup * Layout::kTileStep : 0);
     int last = min(first + Layout::kPositions, work.q_len) - 1;

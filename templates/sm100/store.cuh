@@ -13,8 +13,8 @@ ATTNJIT_DEVICE void store(const Smem<Config>& smem, const Arguments& arguments,
   u32 parity = 0;  // a bit a query tile
   Ring ring;       // O's buffers
   bool stored = false;
-  for (ListOf<false, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
-       list.advance()) {
+  for (SchedulerOf<false, Config, Mask, Arguments, Params> list(smem, arguments, params);
+       !list.done(); list.advance()) {
     const WorkTile work = list.tile();
 #pragma unroll 1
     for (int tile = 0; tile < work.num_qo; ++tile) {

@@ -148,8 +148,8 @@ ATTNJIT_DEVICE void upcast(const Smem<Config>& smem, const Arguments& arguments,
   Keys keys;
   Values values;
 
-  for (ListOf<true, Config, Mask, Arguments, Params> list(smem, arguments, params); !list.done();
-       list.advance()) {
+  for (SchedulerOf<true, Config, Mask, Arguments, Params> list(smem, arguments, params);
+       !list.done(); list.advance()) {
     const WorkTile work = list.tile();
     const NarrowRows<Config, Mask, Arguments> rows(arguments, work,
                                                    warp * Keys::kRows + min(lane, Keys::kRows - 1),

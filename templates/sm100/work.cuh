@@ -441,7 +441,7 @@ struct OnlyWork {
     smem.next_work_tile();
     return said().all();
   }
-  /// As those of WorkList.
+  /// As those of StaticScheduler.
   ATTNJIT_DEVICE const WorkTile& again(const WorkTile& work) const { return work; }
   ATTNJIT_DEVICE const WorkTile& keys(const WorkTile& work) const { return work; }
 
@@ -451,14 +451,15 @@ struct OnlyWork {
 
 /// Walks a CTA's share of the grid: every gridDim.x-th tile.
 template <class Config, class Mask, class Arguments, class Params>
-struct WorkList {
+struct StaticScheduler {
   const Smem<Config>& smem;
   const Arguments& arguments;
   const Params& params;
   int index;
   int round_end;  ///< of the tiles that all CTAs take at a time
 
-  ATTNJIT_DEVICE WorkList(const Smem<Config>& memory, const Arguments& launch, const Params& user)
+  ATTNJIT_DEVICE StaticScheduler(const Smem<Config>& memory, const Arguments& launch,
+                                 const Params& user)
       : smem(memory),
         arguments(launch),
         params(user),
@@ -525,7 +526,8 @@ struct PublishedList {
 
 /// The list that a role walks which is a warp (kWarp), or one thread.
 template <bool kWarp, class Config, class... Types>
-using ListOf = Either<Config::kPublished, PublishedList<Config, kWarp>,
-                      Either<Config::kOneWorkTile, OnlyWork<Config>, WorkList<Config, Types...>>>;
+using SchedulerOf =
+    Either<Config::kPublished, PublishedList<Config, kWarp>,
+           Either<Config::kOneWorkTile, OnlyWork<Config>, StaticScheduler<Config, Types...>>>;
 
 }  // namespace attnjit::sm100

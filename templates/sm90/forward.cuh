@@ -110,7 +110,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
     const int lane = static_cast<int>(threadIdx.x & 31u);
     if constexpr (Config::kRowCopies) {
       using Copies = RowCopies<Config, Arguments>;
-      using List = SequenceTileListOf<Config, Mask, Arguments, Params>;
+      using List = SequenceSchedulerOf<Config, Mask, Arguments, Params>;
       if (Copies::kWarps == kRowCopyWarps || warp < Copies::kWarps) {
         WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
             smem, arguments, params, Copies{smem, arguments, warp, lane}, warp, lane}
@@ -119,8 +119,8 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
     } else if (warp == 0) {
       using Copies = BoxCopies<Config, Arguments>;
       using List =
-          Either<LayoutOf<Config>::kKvLens, SequenceTileListOf<Config, Mask, Arguments, Params>,
-                 WarpWorkList<Config, Mask, Arguments, Params>>;
+          Either<LayoutOf<Config>::kKvLens, SequenceSchedulerOf<Config, Mask, Arguments, Params>,
+                 WarpScheduler<Config, Mask, Arguments, Params>>;
       if constexpr (kListsBoxes<Config>) {
         WarpProducer<Config, Mask, TileCopies<Config, Arguments>, List, Arguments, Params>{
             smem, arguments, params, {smem, arguments}, warp, lane}
@@ -136,14 +136,14 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
           RangeList<Config, Mask, Arguments, Params> list(arguments, params, lane);
           if (elect_one()) producer.load_all(list);
         } else if (elect_one()) {
-          producer.template load_all<WorkList<Config, Mask, Arguments, Params>>();
+          producer.template load_all<StaticScheduler<Config, Mask, Arguments, Params>>();
         }
       } else if (elect_one()) {
         Producer<Config, Mask, Arguments, Params>{smem, arguments, params}.run();
       }
     }
     if constexpr (LayoutOf<Config>::kHasRows) {
-      // NOTE: not from `warp`, which would be kept while a work list is walked.
+      // NOTE: not from `warp`, which would be kept while a tile scheduler is walked.
       const int own =
           (rematerializes<Config>() ? thread_read_again() >> 5 : warp) - Config::kFirstVRewriter;
       if constexpr (Config::kE4m3) {

@@ -58,7 +58,7 @@ struct Producer {
     store_work<Config>(smem.work(q_ring.stage, consumer), for_consumer<Config>(tile, consumer));
   }
 
-  ATTNJIT_DEVICE void run() { load_all<WorkList<Config, Mask, Arguments, Params>>(); }
+  ATTNJIT_DEVICE void run() { load_all<StaticScheduler<Config, Mask, Arguments, Params>>(); }
   /// The work tiles of a list from its begin on, and then the end.
   template <class List>
   ATTNJIT_DEVICE void load_all() {

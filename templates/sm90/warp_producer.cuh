@@ -10,7 +10,7 @@
 #include "sm90/query_copies.cuh"
 #include "sm90/tile_copies.cuh"
 #include "sm90/tile_notes.cuh"
-#include "sm90/warp_work_list.cuh"
+#include "sm90/warp_scheduler.cuh"
 
 namespace attnjit::sm90 {
 

@@ -56,7 +56,7 @@ extern "C" __global__ void deal(const int* kv_lens, const int* q_offsets, int* o
   CutFinder<Config, CausalMask, SequenceTiling<Config>, Arguments, NoParams>{
       {{arguments}, params, lane}}.find(words);
   __syncwarp();
-  SequenceTileListOf<Config, CausalMask, Arguments, NoParams> list(arguments, params, lane, words);
+  SequenceSchedulerOf<Config, CausalMask, Arguments, NoParams> list(arguments, params, lane, words);
   int* const own = out + blockIdx.x * (1 + 6 * most);
   int count = 0;
   for (; list.next() && count < most; ++count) {

@@ -79,7 +79,7 @@ int mla_latent_blocks(const SpecFacts& spec);
 /// Why no kernel of absorbed MLA, or of deep heads, serves a spec; empty: it does.
 std::string mla_unsupported_reason(const ResolvedSpec& spec);
 
-/// Adds what templates/mla and the work lists need of Config, offsets apart.
+/// Adds what templates/mla and the tile schedulers need of Config, offsets apart.
 void add_mla_constants(const MlaTiles& tiles, Constants& constants);
 
 /// The kernel's parameters. @pre plan.workspaces is filled.

@@ -13,14 +13,14 @@ namespace attnjit::sm90 {
 /// sorted by their rank: those of one rank are about as long as one another, and where later rows
 /// see more the short ones come last.
 template <class Config, class Mask, class Arguments, class Params>
-struct ClaimedList {
+struct DynamicScheduler {
   const Arguments& arguments;
   const Params& params;
   int lane;
   int index;
   u64 claimed = 0;  ///< lane 0: what claim() has found
 
-  ATTNJIT_DEVICE ClaimedList(const Arguments& launch, const Params& user, int lane_of_warp)
+  ATTNJIT_DEVICE DynamicScheduler(const Arguments& launch, const Params& user, int lane_of_warp)
       : arguments(launch), params(user), lane(lane_of_warp), index(worker<Config>()) {}
 
   ATTNJIT_DEVICE bool done() const { return index >= arguments.total_tiles; }
@@ -50,7 +50,8 @@ struct ClaimedList {
 
 /// The list of a warp, of which without claims each lane walks all.
 template <class Config, class Mask, class Arguments, class Params>
-using WarpWorkList = Either<claims_tiles<Arguments>(), ClaimedList<Config, Mask, Arguments, Params>,
-                            WorkList<Config, Mask, Arguments, Params>>;
+using WarpScheduler =
+    Either<claims_tiles<Arguments>(), DynamicScheduler<Config, Mask, Arguments, Params>,
+           StaticScheduler<Config, Mask, Arguments, Params>>;
 
 }  // namespace attnjit::sm90

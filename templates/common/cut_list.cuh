@@ -60,10 +60,10 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
   ATTNJIT_DEVICE void find(CutWords words) const {
     const bool asks = arguments.partitions > 1 && arguments.claims != nullptr;
     const Choice choice = choose(asks);
-    ListPlace place{{arguments.batch, 0, 0, choice.length}};
-    if (worker<Config>() < choice.ranges) place = begin_of_range(choice);
+    SchedulerCursor cursor{{arguments.batch, 0, 0, choice.length}};
+    if (worker<Config>() < choice.ranges) cursor = begin_of_range(choice);
     if (lane == 0) {
-      stash_place(words.address, place);
+      stash_cursor(words.address, cursor);
       words.store(choice.longest, choice.ranges, choice.front, choice.tiles);
     }
     if (arguments.partitions > 1) clear_table<Config>(arguments, lane);
@@ -194,10 +194,10 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
 
   /// Where the CTA's range begins: {the sequence, ticks of it that the ranges before have, ticks of
   /// the range, of a range}.
-  ATTNJIT_DEVICE ListPlace begin_of_range(const Choice& choice) const {
+  ATTNJIT_DEVICE SchedulerCursor begin_of_range(const Choice& choice) const {
     const int longest = choice.longest, length = choice.length;
     const int target = worker<Config>() * length;
-    ListPlace place{{arguments.batch, 0, 0, length}};
+    SchedulerCursor cursor{{arguments.batch, 0, 0, length}};
     const auto ticks_of = [&](int sequence) {
       const Lengths its = this->lengths(sequence);
       return this->is_cut(its, longest) ? this->tiles(its.q) * this->tile_ticks(its) : 0;
@@ -207,22 +207,22 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
       if (here == 0) return false;
       const int finder = __ffs(static_cast<int>(here)) - 1;
       sequence = __shfl_sync(kAll, sequence, finder);
-      place = {{sequence, target - __shfl_sync(kAll, begin, finder), length, length}};
+      cursor = {{sequence, target - __shfl_sync(kAll, begin, finder), length, length}};
       const Lengths its = this->lengths(sequence);
       const int each = this->tile_ticks(its);
-      const int left = each - (place.words[1] - quotient(place.words[1], each) * each);
+      const int left = each - (cursor.words[1] - quotient(cursor.words[1], each) * each);
       if (left < Tiling::kTileTicks + step_ticks<Tiling>(its.q)) {
         // The tile's last KV tile is the range's before: on to the next tile.
-        place.words[1] += left;
-        place.words[2] -= left;
-        if (place.words[1] >= this->tiles(its.q) * each) {
-          place.words[0] = this->next_cut(sequence + 1, longest);
-          place.words[1] = 0;
+        cursor.words[1] += left;
+        cursor.words[2] -= left;
+        if (cursor.words[1] >= this->tiles(its.q) * each) {
+          cursor.words[0] = this->next_cut(sequence + 1, longest);
+          cursor.words[1] = 0;
         }
       }
       return true;
     });
-    return place;
+    return cursor;
   }
 };
 
@@ -254,7 +254,7 @@ struct CutTileList : List {
   /// place, for compile time and the instruction cache.
   ATTNJIT_DEVICE bool next() {
     if (in_range) {
-      in_range = is_in_range(stashed_place(cuts.address));
+      in_range = is_in_range(stashed_cursor(cuts.address));
       if (in_range) return true;
       this->begin_walk();
     } else {
@@ -273,7 +273,7 @@ struct CutTileList : List {
   }
 
  private:
-  ATTNJIT_DEVICE bool is_in_range(const ListPlace& at) const {
+  ATTNJIT_DEVICE bool is_in_range(const SchedulerCursor& at) const {
     return warp_uniform(at.words[2] > 0 && at.words[0] < arguments.batch) != 0;
   }
 
@@ -281,7 +281,7 @@ struct CutTileList : List {
   /// is cut.
   ATTNJIT_DEVICE SequenceTile part(int& first, int& end) {
     const Line line{{arguments}, params, lane};
-    ListPlace at = stashed_place(cuts.address);
+    SchedulerCursor at = stashed_cursor(cuts.address);
     const int sequence = warp_uniform(at.words[0]), offset = warp_uniform(at.words[1]);
     const int left = warp_uniform(at.words[2]), length = warp_uniform(at.words[3]);
     const Lengths its = line.lengths(sequence);
@@ -312,7 +312,7 @@ struct CutTileList : List {
       at.words[1] = 0;
     }
     __syncwarp();
-    if (lane == 0) stash_place(cuts.address, at);
+    if (lane == 0) stash_cursor(cuts.address, at);
     __syncwarp();
     return tile;
   }

@@ -10,8 +10,8 @@
 
 #include "common/cut_table.cuh"
 #include "common/integers.cuh"
-#include "common/list_place.cuh"
 #include "common/partitions.cuh"
+#include "common/scheduler_cursor.cuh"
 
 namespace attnjit {
 
@@ -133,7 +133,7 @@ struct CutWords {
   ATTNJIT_DEVICE int front() const { return word(6); }
   ATTNJIT_DEVICE int tiles() const { return word(7); }
   ATTNJIT_DEVICE void store(int longest, int ranges, int front, int tiles) const {
-    store_shared_v4(address + kListBytes, longest, ranges, front, tiles);
+    store_shared_v4(address + kCursorBytes, longest, ranges, front, tiles);
   }
 
  private:
@@ -141,7 +141,7 @@ struct CutWords {
     return warp_uniform(static_cast<int>(load_shared_word(address + 4 * i)));
   }
 };
-constexpr int kCutBytes = 2 * kListBytes;
+constexpr int kCutBytes = 2 * kCursorBytes;
 
 /// Whether a sequence's tiles are cut.
 template <class Config, class Mask, class Tiling, class Params>

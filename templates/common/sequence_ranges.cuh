@@ -109,7 +109,7 @@ struct RangeFinder : SequenceRanges<Config, Mask, Arguments, Params> {
 
   int lane;
 
-  ATTNJIT_DEVICE ListPlace find() const {
+  ATTNJIT_DEVICE SchedulerCursor find() const {
     // Likely: what follows is long, and would stand in the way of those who pass it by.
     if (__builtin_expect(!asks_lengths(arguments), 1)) return uniform();
     int all = 0, longest = 0;
@@ -146,7 +146,7 @@ struct RangeFinder : SequenceRanges<Config, Mask, Arguments, Params> {
 
  private:
   ATTNJIT_DEVICE static int ceil_quotient(int a, int b) { return quotient(a + b - 1, b); }
-  ATTNJIT_DEVICE ListPlace uniform() const {
+  ATTNJIT_DEVICE SchedulerCursor uniform() const {
     return {{worker<Config>(), 0, arguments.uniform_splits, 0}};
   }
 
@@ -165,21 +165,21 @@ struct RangeFinder : SequenceRanges<Config, Mask, Arguments, Params> {
   }
 
   /// Where the team's range begins: if that is before a sequence, with its first unit.
-  ATTNJIT_DEVICE ListPlace begin_of_range(int length) const {
+  ATTNJIT_DEVICE SchedulerCursor begin_of_range(int length) const {
     const int target = this->team() * length;
-    ListPlace place{{0, arguments.batch, length, length}};
+    SchedulerCursor cursor{{0, arguments.batch, length, length}};
     const auto units_of = [&](int sequence) { return this->units_of(sequence); };
     this->walk_line(kBetween, lane, units_of, [&](int sequence, int begin, int units) {
       const bool within = target >= begin - kBetween && target < begin + units;
       const u32 here = __ballot_sync(kAll, units > 0 && within);
       if (here == 0) return false;
       const int finder = __ffs(static_cast<int>(here)) - 1;
-      place.words[0] = __shfl_sync(kAll, begin, finder);
-      place.words[1] = __shfl_sync(kAll, sequence, finder);
-      place.words[2] = length - max(place.words[0] - target, 0);
+      cursor.words[0] = __shfl_sync(kAll, begin, finder);
+      cursor.words[1] = __shfl_sync(kAll, sequence, finder);
+      cursor.words[2] = length - max(cursor.words[0] - target, 0);
       return true;
     });
-    return place;
+    return cursor;
   }
 };
 
@@ -197,7 +197,8 @@ struct SequenceRangeList : SequenceRanges<Config, Mask, Arguments, Params> {
              ///< before a sequence's first none; or uniform splits
   int length;  ///< of each range; 0: parts are even
 
-  ATTNJIT_DEVICE SequenceRangeList(const Arguments& launch, const Params& user, const ListPlace& at)
+  ATTNJIT_DEVICE SequenceRangeList(const Arguments& launch, const Params& user,
+                                   const SchedulerCursor& at)
       : Base{{launch}, user} {
     resume(at);
     if (length == 0) pass_over();
@@ -208,12 +209,12 @@ struct SequenceRangeList : SequenceRanges<Config, Mask, Arguments, Params> {
     return left <= 0 || sequence >= arguments.batch;
   }
   /// The work; the list then stands at what follows. NOTE: both at once, so that a warp keeps few
-  /// words while it loads keys (place).
+  /// words while it loads keys (cursor).
   ATTNJIT_DEVICE WorkTile tile() { return length == 0 ? tile_of_even_part() : tile_of_range(); }
   ATTNJIT_DEVICE void advance() const {}
 
-  ATTNJIT_DEVICE ListPlace place() const { return {{begin, sequence, left, length}}; }
-  ATTNJIT_DEVICE void resume(const ListPlace& at) {
+  ATTNJIT_DEVICE SchedulerCursor cursor() const { return {{begin, sequence, left, length}}; }
+  ATTNJIT_DEVICE void resume(const SchedulerCursor& at) {
     begin = at.words[0];
     sequence = at.words[1];
     left = at.words[2];
@@ -319,9 +320,9 @@ ATTNJIT_DEVICE void find_sequence_range(const Memory& smem, const Arguments& arg
     constexpr int kFinder = 4;  // others make the CTA's barriers, or allocate tensor memory
     if (warp_uniform(static_cast<int>(threadIdx.x >> 5)) != kFinder) return;
     const int lane = static_cast<int>(threadIdx.x & 31u);
-    const ListPlace place =
+    const SchedulerCursor cursor =
         RangeFinder<Config, Mask, Arguments, Params>{{{arguments}, params}, lane}.find();
-    if (lane < kRowCopyWarps) stash_place(smem.list(lane), place);
+    if (lane < kRowCopyWarps) stash_cursor(smem.cursor(lane), cursor);
     if (asks_lengths(arguments)) clear_table<Config>(arguments, lane);
   }
 }

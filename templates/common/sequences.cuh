@@ -4,9 +4,9 @@
 
 #include "common/claims.cuh"
 #include "common/cuts.cuh"
-#include "common/list_place.cuh"
 #include "common/near_heads.cuh"
 #include "common/partitions.cuh"
+#include "common/scheduler_cursor.cuh"
 
 namespace attnjit {
 
@@ -77,9 +77,9 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     }
   }
 
-  ATTNJIT_DEVICE ListPlace place() const { return {{first, begin, index, 0}}; }
+  ATTNJIT_DEVICE SchedulerCursor cursor() const { return {{first, begin, index, 0}}; }
   /// @pre advance() follows.
-  ATTNJIT_DEVICE void resume(const ListPlace& at) {
+  ATTNJIT_DEVICE void resume(const SchedulerCursor& at) {
     first = at.words[0] - 32;  // those from there on are to be counted
     begin = at.words[1];
     index = at.words[2];

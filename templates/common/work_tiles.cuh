@@ -3,8 +3,8 @@
 // computes, in which order, over which keys.
 #pragma once
 
-#include "common/list_place.cuh"
 #include "common/ptx.cuh"
+#include "common/scheduler_cursor.cuh"
 #include "common/walk_ends.cuh"
 
 namespace attnjit {
@@ -335,8 +335,8 @@ struct StaticScheduler {
   ATTNJIT_DEVICE StaticScheduler(const Arguments& launch, const Params& user, int = 0)
       : arguments(launch), params(user), unit(worker<Config>()) {}
 
-  ATTNJIT_DEVICE ListPlace place() const { return {{unit, second, to_wrap, 0}}; }
-  ATTNJIT_DEVICE void resume(const ListPlace& at) {
+  ATTNJIT_DEVICE SchedulerCursor cursor() const { return {{unit, second, to_wrap, 0}}; }
+  ATTNJIT_DEVICE void resume(const SchedulerCursor& at) {
     unit = at.words[0];
     second = at.words[1] != 0;
     to_wrap = at.words[2];

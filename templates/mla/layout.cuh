@@ -117,10 +117,10 @@ struct TilesOf {
                     (Config::kStageLoaders == 2 && !Config::kOwnV && !Config::kRowCopies &&
                      Config::kCluster == 1 && Config::kStages % 2 == 0),
                 "a warp alone loads, or two of them every second stage each");
-  static_assert(!Config::kStashesLists ||
-                    (Config::kListsOffset % 16 == 0 &&
-                     Config::kListsOffset >= Config::kKvOffset + Config::kSlots * kSlotBytes &&
-                     Config::kWorkOffset >= Config::kListsOffset + kListBytes * kRowCopyWarps),
+  static_assert(!Config::kStashesCursors ||
+                    (Config::kCursorsOffset % 16 == 0 &&
+                     Config::kCursorsOffset >= Config::kKvOffset + Config::kSlots * kSlotBytes &&
+                     Config::kWorkOffset >= Config::kCursorsOffset + kCursorBytes * kRowCopyWarps),
                 "where lists of work stand lies between K and the published work");
   static_assert(Config::kWorkOffset % 16 == 0 && Config::kBarrierOffset % 8 == 0,
                 "16 bytes are stored at a time, and a barrier is 8");
@@ -157,8 +157,8 @@ struct TileMemory : CtaMemory<Config> {
   }
   ATTNJIT_DEVICE u32 work() const { return base + Config::kWorkOffset; }
   /// Where the list of a warp that loads stands.
-  ATTNJIT_DEVICE u32 list(int warp) const {
-    return base + Config::kListsOffset + kListBytes * warp;
+  ATTNJIT_DEVICE u32 cursor(int warp) const {
+    return base + Config::kCursorsOffset + kCursorBytes * warp;
   }
   /// Which keys of a tile are listed: a word of each warp that copies.
   ATTNJIT_DEVICE u32 listed(int stage) const { return base + Config::kListedOffset + 16 * stage; }

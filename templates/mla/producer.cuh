@@ -251,13 +251,13 @@ struct Producer {
   /// compiler would keep in registers that the warp has not, it would spill.
   template <class List>
   ATTNJIT_DEVICE void stash(const List& list) const {
-    if (lane == 0) stash_place(smem.list(warp), list.place());
+    if (lane == 0) stash_cursor(smem.cursor(warp), list.cursor());
     __syncwarp();
   }
-  ATTNJIT_DEVICE ListPlace stashed() const {
-    const ListPlace place = stashed_place(smem.list(warp));
+  ATTNJIT_DEVICE SchedulerCursor stashed() const {
+    const SchedulerCursor cursor = stashed_cursor(smem.cursor(warp));
     __syncwarp();
-    return place;
+    return cursor;
   }
 
   /// The KV tiles of a work tile, which threads upcast.
@@ -313,14 +313,14 @@ struct Producer {
       smem.next_work_tile();
       publish_work(work);
       if (work.tile_begin >= work.tile_end) continue;
-      if constexpr (Config::kStashesLists) stash(list);
+      if constexpr (Config::kStashesCursors) stash(list);
       copies.begin(work);
       if constexpr (Tiles::kUpcast) {
         upcast_tiles(work);
       } else {
         load_tiles(work);
       }
-      if constexpr (Config::kStashesLists) list.resume(stashed());
+      if constexpr (Config::kStashesCursors) list.resume(stashed());
     }
     publish_work({-1, 0, 0, 0, 0});
   }

@@ -99,7 +99,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
     find_sequence_range<Config, Mask>(smem, arguments, params);
   }
   if constexpr (cuts_tiles<Config>() && kLengthsDiffer<Config>) {
-    find_cuts<Config, Mask, SequenceTiling<Config>>(CutWords{smem.list(0)}, arguments, params);
+    find_cuts<Config, Mask, SequenceTiling<Config>>(CutWords{smem.cursor(0)}, arguments, params);
   }
   __syncthreads();
 

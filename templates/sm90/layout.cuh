@@ -63,8 +63,8 @@ constexpr bool rematerializes() {
 /// Whether the list of work of sequences of one length stands in shared memory while who walks it
 /// loads. Of ranges over sequences it begins there (common/sequence_ranges.cuh).
 template <class Config>
-constexpr bool stashes_list() {
-  return Config::kListsOffset > 0 && !kLengthsDiffer<Config>;
+constexpr bool stashes_cursor() {
+  return Config::kCursorsOffset > 0 && !kLengthsDiffer<Config>;
 }
 
 /// Whether consumers keep what they know of a work tile in shared memory while its KV tiles are
@@ -92,15 +92,15 @@ constexpr int kPublishBytes = 48;
 /// Whether there is room for the places of lists of work, of each warp that has one.
 template <class Config>
 constexpr bool lists_fit() {
-  if constexpr (Config::kListsOffset > 0) {
-    constexpr int kLists = stashes_list<Config>()        ? 1
-                           : deals_head_ranges<Config>() ? kRowCopyWarps
-                                                         : 2;
+  if constexpr (Config::kCursorsOffset > 0) {
+    constexpr int kCursors = stashes_cursor<Config>()      ? 1
+                             : deals_head_ranges<Config>() ? kRowCopyWarps
+                                                           : 2;
     constexpr int kWorkEnd =
         Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers;
     constexpr int kPublished = publishes_work<Config>() ? 2 * kPublishBytes : 0;
-    return Config::kListsOffset % 16 == 0 && Config::kListsOffset >= kWorkEnd &&
-           Config::kBarrierOffset >= Config::kListsOffset + kListBytes * kLists + kPublished;
+    return Config::kCursorsOffset % 16 == 0 && Config::kCursorsOffset >= kWorkEnd &&
+           Config::kBarrierOffset >= Config::kCursorsOffset + kCursorBytes * kCursors + kPublished;
   } else {
     return true;
   }
@@ -368,12 +368,12 @@ struct Smem : CtaMemory<Config> {
   }
 
   /// Where the list of a warp that loads stands: of ranges of sequences, or where it is stashed.
-  ATTNJIT_DEVICE u32 list(int warp) const {
-    return base + Config::kListsOffset + kListBytes * warp;
+  ATTNJIT_DEVICE u32 cursor(int warp) const {
+    return base + Config::kCursorsOffset + kCursorBytes * warp;
   }
 
   /// Where the first of the warps that copy publishes a work tile to the others.
-  ATTNJIT_DEVICE u32 published(int slot) const { return list(2) + kPublishBytes * slot; }
+  ATTNJIT_DEVICE u32 published(int slot) const { return cursor(2) + kPublishBytes * slot; }
 
   // Full: the copies of a tile have landed. Empty: its readers are done.
   // Each consumer has its own of Q, so that none waits for another between work tiles.

@@ -62,7 +62,7 @@ struct Producer {
   /// The work tiles of a list from its begin on, and then the end.
   template <class List>
   ATTNJIT_DEVICE void load_all() {
-    if constexpr (stashes_list<Config>()) {
+    if constexpr (stashes_cursor<Config>()) {
       load_stashed<List>();
     } else {
       List list(arguments, params);
@@ -84,15 +84,15 @@ struct Producer {
   /// compiler would keep in registers that the thread has not, it would spill.
   template <class List>
   ATTNJIT_DEVICE void load_stashed() {
-    stash_place(smem.list(0), List(arguments, params).place());
+    stash_cursor(smem.cursor(0), List(arguments, params).cursor());
     while (true) {
       const Arguments launch = numbers_read_again(arguments);
       List list(launch, params);
-      list.resume(stashed_place(smem.list(0)));
+      list.resume(stashed_cursor(smem.cursor(0)));
       if (list.done()) break;
       work = list.tile();
       list.advance();
-      stash_place(smem.list(0), list.place());
+      stash_cursor(smem.cursor(0), list.cursor());
       load_tile();
     }
     end();

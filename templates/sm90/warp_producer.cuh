@@ -203,7 +203,7 @@ struct WarpProducer {
   /// Whether such a list stands in shared memory while a work tile is loaded.
   template <class Works>
   static constexpr bool stashes() {
-    return stashes_list<Config>() && requires(const Works& list) { list.place(); };
+    return stashes_cursor<Config>() && requires(const Works& list) { list.cursor(); };
   }
 
   /// All the work tiles of the CTA, one after another.
@@ -221,7 +221,7 @@ struct WarpProducer {
     work = list.tile();
     smem.next_work_tile();
     if constexpr (stashes<Works>()) {
-      if (lane == 0) stash_place(smem.list(warp), list.place());
+      if (lane == 0) stash_cursor(smem.cursor(warp), list.cursor());
       __syncwarp();
     }
     copies.begin(work);
@@ -258,7 +258,7 @@ struct WarpProducer {
   template <class Works>
   ATTNJIT_DEVICE void go_on(Works& list) const {
     if constexpr (stashes<Works>()) {
-      list.resume(stashed_place(smem.list(warp)));
+      list.resume(stashed_cursor(smem.cursor(warp)));
       __syncwarp();
     }
     if constexpr (requires { list.claim(); }) list.claim();
@@ -285,13 +285,13 @@ struct WarpProducer {
 
   ATTNJIT_DEVICE void run() {
     if constexpr (deals_head_ranges<Config>()) {
-      load_all(SequenceRangeList<Config, Mask, Arguments, Params>(arguments, params,
-                                                                  stashed_place(smem.list(warp))));
+      load_all(SequenceRangeList<Config, Mask, Arguments, Params>(
+          arguments, params, stashed_cursor(smem.cursor(warp))));
     } else if constexpr (publishes_work<Config>()) {
-      load_all(PublishedList<Config, List>{List(arguments, params, lane, CutWords{smem.list(0)}),
+      load_all(PublishedList<Config, List>{List(arguments, params, lane, CutWords{smem.cursor(0)}),
                                            smem, warp, lane});
     } else if constexpr (cuts_tiles<Config>()) {
-      load_all(List(arguments, params, lane, CutWords{smem.list(0)}));
+      load_all(List(arguments, params, lane, CutWords{smem.cursor(0)}));
     } else {
       load_all(List(arguments, params, lane));
     }

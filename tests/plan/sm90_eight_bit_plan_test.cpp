@@ -68,7 +68,7 @@ TEST(Sm90Plan, E4m3SumsRowsByProduct) {
     }
     EXPECT_EQ(sm90.smem.begin_of(Region::kOnes) > 0, depth <= 128 || depth > 192) << depth;
     // Who has 32 registers keeps the list of work tiles elsewhere.
-    EXPECT_EQ(sm90.smem.begin_of(Region::kLists) > 0, depth > 96 && depth <= 128) << depth;
+    EXPECT_EQ(sm90.smem.begin_of(Region::kCursors) > 0, depth > 96 && depth <= 128) << depth;
 
     spec.return_lse = true;
     const KernelPlan with_lse = plan_of(spec);
@@ -175,9 +175,9 @@ TEST(Sm90Plan, ListsOfWorkAreStashedBesideWhoUpcasts) {
     EXPECT_EQ(sm90.producer_registers, sm90.cuts ? 48 : 40);
     EXPECT_EQ(2 * sm90.producer_registers + sm90.num_consumers * sm90.consumer_registers,
               (2 + sm90.num_consumers) * plan.main().launch_registers);
-    EXPECT_EQ(constants_of(plan).at("kListsOffset") != "0", sm90.stashes_list || sm90.cuts);
+    EXPECT_EQ(constants_of(plan).at("kCursorsOffset") != "0", sm90.stashes_cursor || sm90.cuts);
     EXPECT_EQ(constants_of(plan).at("kRematerializes"), "true");
-    return sm90.stashes_list && sm90.smem.begin_of(Region::kLists) > 0;
+    return sm90.stashes_cursor && sm90.smem.begin_of(Region::kCursors) > 0;
   };
   EXPECT_TRUE(stashes([](AttentionSpec&) {}));
   EXPECT_TRUE(stashes([](AttentionSpec& s) { s.mask = mask_of(MaskSpec::Kind::kCausal); }));

@@ -212,7 +212,7 @@ TEST(Sm90MlaPlan, CachesInTheFormatDsv32) {
   EXPECT_EQ(with_lists, 2);
   EXPECT_EQ(copied, 0);
   // What lists show, and no list of sequences that a warp would stash.
-  EXPECT_EQ(plan.main().smem_bytes, dense.main().smem_bytes + 2 * 16 - MlaTiles::kListsBytes);
+  EXPECT_EQ(plan.main().smem_bytes, dense.main().smem_bytes + 2 * 16 - MlaTiles::kCursorsBytes);
   spec.ragged = true;
   EXPECT_TRUE(plan_of(spec).supported);
   const Result<LaunchSequence> sequence = plan_launch(plan, paged_shapes_of(2, 1, 100), {}, {});

@@ -156,7 +156,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kStashBytes", "48"},
       {"kSumsByProduct", "false"},
       {"kOnesOffset", "0"},
-      {"kListsOffset", "0"},
+      {"kCursorsOffset", "0"},
       {"kKeyScalesOffset", "0"},
       {"kUnitPositions", "0"},
       {"kFirstVRewriter", "1"},

@@ -58,7 +58,7 @@ extern "C" __global__ void deal(const int* kv_lens, const int* q_offsets, int* o
                             heads,   partitions, uniform_splits, joined, total_q};
   const NoParams params;
   const int lane = static_cast<int>(threadIdx.x);
-  const ListPlace place = Finder{{{arguments}, params}, lane}.find();
+  const SchedulerCursor place = Finder{{{arguments}, params}, lane}.find();
   int* const own = out + blockIdx.x * (1 + 5 * most);
   List list(arguments, params, place);
   int count = 0;

@@ -33,7 +33,7 @@ enum class Region : std::uint8_t {
   kKeyScales,
   kCorrection,
   kListed,
-  kLists,
+  kCursors,
   kStash,
   kNotes,
   kRowWords,

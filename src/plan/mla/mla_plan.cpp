@@ -29,7 +29,7 @@ constexpr RegionRow kRegions[] = {{Region::kQ, "kQOffset"},
                                   {Region::kK, "kKvOffset"},
                                   {Region::kP, "kRecordOffset", false},
                                   {Region::kListed, "kListedOffset"},
-                                  {Region::kLists, "kListsOffset"},
+                                  {Region::kCursors, "kCursorsOffset"},
                                   {Region::kStash, "kStashOffset", false},
                                   {Region::kWork, "kWorkOffset"},
                                   {Region::kTmemAddress, "kTmemAddressOffset", false},
@@ -102,7 +102,7 @@ void lay_out_mla_smem(const MlaOwnMemory& own, MlaPlan& plan) {
   smem.add(kP, "P", own.p_bytes);
   smem.add(kListed, "listed keys",
            spec.topk > 0 ? std::int64_t{MlaTiles::kListedBytes} * tiles.num_stages : 0);
-  smem.add(kLists, "lists of work", tiles.stashes_lists() ? MlaTiles::kListsBytes : 0);
+  smem.add(kCursors, "scheduler cursors", tiles.stashes_cursors() ? MlaTiles::kCursorsBytes : 0);
   smem.add(kStash, "stash", own.stash_bytes);
   smem.add(kWork, own.work_name, MlaTiles::kWorkBytes);
   smem.add(kTmemAddress, "tmem address", own.tmem_address_bytes);

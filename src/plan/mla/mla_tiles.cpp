@@ -210,7 +210,7 @@ void add_mla_constants(const MlaTiles& tiles, Constants& constants) {
   constants.add("kBoxKeys", tiles.box_keys);
   constants.add("kRowCopies", tiles.row_copies);
   constants.add("kUpcastBlocks", tiles.upcast_blocks);
-  constants.add("kStashesLists", tiles.stashes_lists());
+  constants.add("kStashesCursors", tiles.stashes_cursors());
   if (tiles.upcast_blocks > 0) {
     constants.add("kKeyRowBytes",
                   spec.cache_format == CacheFormat::kDsv32 ? kDsv32RowBytes : spec.qk_depth);

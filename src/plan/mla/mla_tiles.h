@@ -20,9 +20,9 @@ struct MlaTiles {
   static constexpr int kBlockColumns = 64;  ///< of 128 bytes: a TMA box, and the swizzle's row
   static constexpr int kWorkBytes = 48;     ///< of a published work tile, stored 16 at a time
   static constexpr int kListedBytes = 16;   ///< that say which keys of a tile a list shows
-  static constexpr int kListBytes = 16;     ///< where a warp's list of work stands
-  static constexpr int kListsBytes = 4 * kListBytes;  ///< those of four
-  static constexpr int kStashBytes = 8 * kWorkBytes;  ///< what eight keep while they multiply
+  static constexpr int kCursorBytes = 16;   ///< where a warp's scheduler stands
+  static constexpr int kCursorsBytes = 4 * kCursorBytes;  ///< those of four
+  static constexpr int kStashBytes = 8 * kWorkBytes;      ///< what eight keep while they multiply
 
   const SpecFacts* spec = nullptr;  ///< that they are of: the KernelPlan's
   int cluster = 1;                  ///< CTAs that share a work tile, and load K for each other
@@ -47,7 +47,7 @@ struct MlaTiles {
   /// KV tiles of each partition; 0: the launch says how many there are.
   int partition_tiles() const { return spec->partition_keys / kKeys; }
   /// Warps that load keep in shared memory where their lists of work stand.
-  bool stashes_lists() const {
+  bool stashes_cursors() const {
     return stream_k || (two_readers && upcast_blocks > 0 && spec->lengths_differ);
   }
   /// Stages that have barriers: where there is memory for one, those of two readers take turns with

@@ -42,16 +42,16 @@ std::int64_t key_scales_bytes(const Sm90Plan& plan) {
              : 0;
 }
 
-/// Of the places where lists of work stand, of each warp that has one
-/// (templates/common/list_place.cuh).
-std::int64_t lists_bytes(const Sm90Plan& plan) {
-  if (plan.head_stream_k()) return MlaTiles::kListsBytes;
+/// Of the cursors of tile schedulers, of each warp that has one
+/// (templates/common/scheduler_cursor.cuh).
+std::int64_t cursors_bytes(const Sm90Plan& plan) {
+  if (plan.head_stream_k()) return MlaTiles::kCursorsBytes;
   // kCutBytes of templates/common/cuts.cuh, and what a warp publishes to others
   // (sm90/published_list.cuh).
   constexpr std::int64_t kPublishBytes = 48;
   const bool publishes = plan.spec->copies_rows && sm90_copy_warps(plan) > 1;
-  if (plan.cuts) return 2 * MlaTiles::kListBytes + (publishes ? 2 * kPublishBytes : 0);
-  return plan.stashes_list ? MlaTiles::kListBytes : 0;
+  if (plan.cuts) return 2 * MlaTiles::kCursorBytes + (publishes ? 2 * kPublishBytes : 0);
+  return plan.stashes_cursor ? MlaTiles::kCursorBytes : 0;
 }
 
 /// Of what consumers stash.
@@ -163,7 +163,7 @@ void sm90_size_tiles(Sm90Plan& plan) {
   const std::int64_t other_bytes =
       8 * (4 * 3 + 4 * kSm90MaxStages + 1 + 2 * raw_tiles(plan) + kSm90MaxStages + 1) +
       std::int64_t{plan.work_bytes()} * 2 * 3 + notes_bytes(plan) + row_words_bytes(plan) +
-      ones_bytes(plan) + key_scales_bytes(plan) + lists_bytes(plan) + stash_bytes(plan);
+      ones_bytes(plan) + key_scales_bytes(plan) + cursors_bytes(plan) + stash_bytes(plan);
   const std::int64_t room = sm90_smem_room(plan);
   const std::int64_t stages_bytes =
       plan.num_stages * plan.k_bytes + plan.num_v_stages * plan.v_bytes +
@@ -199,7 +199,7 @@ void sm90_lay_out(Sm90Plan& plan) {
   smem.add(kKeyScales, "scales of keys", key_scales_bytes(plan));
   smem.add(kWork, "work tiles",
            std::int64_t{plan.work_bytes()} * plan.num_q_stages * plan.num_consumers);
-  smem.add(kLists, "lists of work", lists_bytes(plan));
+  smem.add(kCursors, "scheduler cursors", cursors_bytes(plan));
   smem.add(kStash, "stash", stash_bytes(plan));
   smem.add(kNotes, "KV tiles", notes_bytes(plan));
   smem.add(kRowWords, plan.spec->upcasts_kv ? "keys of raw V and K" : "keys of raw V",

@@ -59,7 +59,7 @@ struct Sm90Plan {
   /// would keep elsewhere.
   bool rematerializes = false;
   /// Who deals out work tiles has few registers, and keeps its place in shared memory.
-  bool stashes_list = false;
+  bool stashes_cursor = false;
   /// Consumers beside scales of keys find again where their rows are, and keep no more than they
   /// must.
   bool rematerializes_rows = false;

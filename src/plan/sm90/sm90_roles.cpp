@@ -153,7 +153,7 @@ void sm90_share_registers(Sm90Plan& plan) {
   plan.consumer_registers = registers.consumer;
   // NOTE: of other types one thread or warp of it has work, for which as few are enough.
   plan.rematerializes = has(kUpcast) || (has(kE4m3) && registers.producer < 40);
-  plan.stashes_list = plan.rematerializes && !has(kKvLens) && !plan.dynamic_schedule;
+  plan.stashes_cursor = plan.rematerializes && !has(kKvLens) && !plan.dynamic_schedule;
   plan.rematerializes_rows = sm90_any(kRematerializing, traits);
   plan.stashes_work = sm90_first(kStash, sm90_traits(plan));
   // Four warpgroups were launched with 128 each: the idle one has what a producer has.

@@ -223,7 +223,7 @@ ATTNJIT_DEVICE KvTiles reached_by(const WorkTile& work, int position, const Para
 
 /// Whether who asks an expression about tiles says where what it shows begins.
 template <class Config>
-inline constexpr bool kSaysFirstKey = Config::kSkipsTiles&& Config::kPageSize > 0;
+inline constexpr bool kPublishesFirstKey = Config::kSkipsTiles&& Config::kPageSize > 0;
 
 /// The first key that some row of a work tile sees, of a pair's of both, by the mask's reach; where
 /// what lies before it is passed over.
@@ -231,7 +231,7 @@ template <class Config, class Mask, class Params>
 ATTNJIT_DEVICE int first_key_of(const WorkTile& work, const Params& params) {
   using Layout = LayoutOf<Config>;
   if constexpr (Mask::kFromZero || !(Layout::kPaged || Config::kUpcastsKv)) return 0;
-  if constexpr (kSaysFirstKey<Config>) return work.first_key;
+  if constexpr (kPublishesFirstKey<Config>) return work.first_key;
   int first = work.first_position;
   if constexpr (Layout::kPair) first -= cluster_rank() * Layout::kPositions;
   const int last = min(first + work.num_qo * Layout::kTileStep, work.q_len) - 1;
@@ -359,7 +359,7 @@ ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work, bool none) {
   store_shared_v4(address + 32, word(work.seen_0.begin), word(work.seen_0.end),
                   word(work.seen_1.begin), word(work.seen_1.end));
   if constexpr (Config::kRaggedKv) store_shared_word(address + 48, word(work.kv_begin));
-  if constexpr (kSaysFirstKey<Config>) store_shared_word(address + 48, word(work.first_key));
+  if constexpr (kPublishesFirstKey<Config>) store_shared_word(address + 48, word(work.first_key));
   if constexpr (Config::kMapped) {
     store_shared_word(address + 52, word(work.list_row));
     store_shared_word(address + 56, word(work.last_tile));
@@ -373,7 +373,7 @@ ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work, bool none) {
 
 /// What was said there.
 template <class Config>
-struct SaidWork {
+struct PublishedWork {
   u32 address;
 
   ATTNJIT_DEVICE bool none() const { return word(0) < 0; }
@@ -387,7 +387,7 @@ struct SaidWork {
     if constexpr (LayoutOf<Config>::kAlwaysTwo) work.num_qo = 2;
     load(32, work.seen_0.begin, work.seen_0.end, work.seen_1.begin, work.seen_1.end);
     if constexpr (Config::kRaggedKv) work.kv_begin = word(12);
-    if constexpr (kSaysFirstKey<Config>) work.first_key = word(12);
+    if constexpr (kPublishesFirstKey<Config>) work.first_key = word(12);
     if constexpr (Config::kMapped) {
       work.list_row = word(13);
       work.last_tile = word(14);
@@ -432,21 +432,21 @@ struct OnlyWork {
   template <class Arguments, class Params>
   ATTNJIT_DEVICE OnlyWork(const Smem<Config>& memory, const Arguments&, const Params&)
       : smem(memory) {
-    if constexpr (Config::kRagged) over = said().none();
+    if constexpr (Config::kRagged) over = published().none();
   }
 
   ATTNJIT_DEVICE bool done() const { return over; }
   ATTNJIT_DEVICE void advance() { over = true; }
   ATTNJIT_DEVICE WorkTile tile() const {
     smem.next_work_tile();
-    return said().all();
+    return published().all();
   }
   /// As those of StaticScheduler.
   ATTNJIT_DEVICE const WorkTile& again(const WorkTile& work) const { return work; }
   ATTNJIT_DEVICE const WorkTile& keys(const WorkTile& work) const { return work; }
 
  private:
-  ATTNJIT_DEVICE SaidWork<Config> said() const { return {smem.work_slot(0)}; }
+  ATTNJIT_DEVICE PublishedWork<Config> published() const { return {smem.work_slot(0)}; }
 };
 
 /// Walks a CTA's share of the grid: every gridDim.x-th tile.
@@ -499,7 +499,7 @@ struct PublishedList {
     smem.wait(smem.work_full(slot()), phase());
   }
 
-  ATTNJIT_DEVICE bool done() const { return said().none(); }
+  ATTNJIT_DEVICE bool done() const { return published().none(); }
   ATTNJIT_DEVICE void advance() {
     count = static_cast<int>(opaque(static_cast<u32>(count)));
     if constexpr (kWarp) {
@@ -512,16 +512,16 @@ struct PublishedList {
   }
   ATTNJIT_DEVICE WorkTile tile() const {
     smem.next_work_tile();
-    return said().all();
+    return published().all();
   }
-  ATTNJIT_DEVICE WorkTile again(const WorkTile&) const { return said().all(); }
-  ATTNJIT_DEVICE WorkTile keys(const WorkTile&) const { return said().keys(); }
+  ATTNJIT_DEVICE WorkTile again(const WorkTile&) const { return published().all(); }
+  ATTNJIT_DEVICE WorkTile keys(const WorkTile&) const { return published().keys(); }
 
  private:
   static_assert(kWorkSlots == 2, "a slot is a bit");
   ATTNJIT_DEVICE int slot() const { return count & 1; }
   ATTNJIT_DEVICE int phase() const { return count >> 1 & 1; }
-  ATTNJIT_DEVICE SaidWork<Config> said() const { return {smem.work_slot(slot())}; }
+  ATTNJIT_DEVICE PublishedWork<Config> published() const { return {smem.work_slot(slot())}; }
 };
 
 /// The list that a role walks which is a warp (kWarp), or one thread.

@@ -206,7 +206,7 @@ class LaunchClock {
       for (const auto& [buffer, n] : times.loaded_by_buffer) by_buffer[buffer] += n * more;
       launch->timed_ctas += times.clusters * size;
       launch->left_ctas += times.clusters_left * size;
-      taken += times.clusters_taken;
+      taken += times.clusters_stolen;
       known.insert(known.end(), times.cluster_times.begin(), times.cluster_times.end());
       if (times.cycles >= launch->cycles) {
         launch->cycles = times.cycles;

@@ -24,14 +24,14 @@ constexpr double kNever = 1e300;
 class Engine {
  public:
   Engine(Machine& machine, const Parameters& p, const OtherSms& around, Segments& segments,
-         u64 first, u64 stride, u64& taken_over, const EngineOptions& options)
+         u64 first, u64 stride, u64& stolen, const EngineOptions& options)
       : machine_(machine),
         p_(p),
         around_(around),
         options_(options),
         next_(first),
         stride_(stride),
-        taken_over_(taken_over),
+        stolen_(stolen),
         segments_(segments) {
     const auto& shape = machine.cluster_shape;
     ctas_ = shape[0] * shape[1] * shape[2];
@@ -50,12 +50,12 @@ class Engine {
       next_ = machine_.next_cluster();
       return status;
     }
-    // Who asks first takes over first, and this SM for its part of all. As of claims it runs the
+    // Who asks first steals first, and this SM for its part of all. As of claims it runs the
     // first of what the part takes.
-    machine_.deal_clusters(taken_over_, machine_.claimants);
+    machine_.deal_clusters(stolen_, machine_.claimants);
     Status status = go_on();
-    times_.clusters_taken += (machine_.next_cluster() - taken_over_) / machine_.claimants;
-    taken_over_ = machine_.next_cluster();
+    times_.clusters_stolen += (machine_.next_cluster() - stolen_) / machine_.claimants;
+    stolen_ = machine_.next_cluster();
     return status;
   }
   bool ended() const { return ended_; }
@@ -821,7 +821,7 @@ class Engine {
   const OtherSms& around_;
   const EngineOptions& options_;
   u64 next_, stride_;
-  u64& taken_over_;  ///< of all SMs: the first cluster that nobody has
+  u64& stolen_;  ///< of all SMs: the first cluster that nobody has
   Segments& segments_;
   u32 ctas_ = 1;
   double hbm_bytes_ = 1, l2_bytes_ = 1;
@@ -866,7 +866,7 @@ Result<std::vector<SmTimes>> time_sms(Machine& machine, const Parameters& parame
   std::vector<std::unique_ptr<Engine>> engines;  // none: the SM has ended
   std::vector<SmTimes> times(firsts.size());
   const u64 count = firsts.size();
-  u64 taken_over = stride * others.ctas_per_sm;
+  u64 stolen = stride * others.ctas_per_sm;
   const auto run = [&](u64 i) -> Status {
     machine.claimants = (i + 1) * claimants / count - i * claimants / count;
     if (Status s = engines[i]->run(); !s) return s;
@@ -878,7 +878,7 @@ Result<std::vector<SmTimes>> time_sms(Machine& machine, const Parameters& parame
   };
   for (u64 i = 0; i < count; ++i) {
     engines.push_back(std::make_unique<Engine>(machine, parameters, others, segments, firsts[i],
-                                               stride, taken_over, options));
+                                               stride, stolen, options));
     if (Status s = run(i); !s) return s.error();
   }
   for (;;) {

@@ -64,11 +64,11 @@ struct ClusterTime {
 };
 
 struct SmTimes {
-  unsigned sms = 1;                  ///< of which it holds the times: a cluster's
-  double cycles = 0;                 ///< until the last CTA had ended
-  std::uint64_t clusters = 0;        ///< that ran
-  std::uint64_t clusters_left = 0;   ///< of this SM, that were not run
-  std::uint64_t clusters_taken = 0;  ///< that one of them took by launch control
+  unsigned sms = 1;                   ///< of which it holds the times: a cluster's
+  double cycles = 0;                  ///< until the last CTA had ended
+  std::uint64_t clusters = 0;         ///< that ran
+  std::uint64_t clusters_left = 0;    ///< of this SM, that were not run
+  std::uint64_t clusters_stolen = 0;  ///< that one of them took by launch control
   std::vector<ClusterTime> cluster_times;
   std::vector<WarpTimes> warps;                 ///< by index in the CTA, over all its CTAs
   std::map<BarrierWait, double> barrier_waits;  ///< cycles of warps

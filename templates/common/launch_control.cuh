@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cluster launch control: a CTA that runs takes over the work of one that has not started.
+// Cluster launch control: a CTA that runs steals the work of one that has not started.
 #pragma once
 
 #include "common/ptx.cuh"

@@ -12,7 +12,7 @@
 //   const float *q_scale, *k_scale, *v_scale         where Config::kScales (sm100/scales.cuh)
 //   const float* output_scale                        where Config::kOutputBytes is 1: O is e4m3
 //   int num_q_heads, m_tiles, total_heads, section_heads
-//   int total_tiles                                  unless Config::kOneWorkTile, or takes_over()
+//   int total_tiles                                  unless Config::kOneWorkTile, or steals_tiles()
 //   int q_len, kv_len                                of the longest sequence
 //   const int* kv_lens                               paged or ragged: of each sequence
 //   const int* page_table, int max_pages             paged: row b has sequence b's pages

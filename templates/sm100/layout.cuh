@@ -37,9 +37,9 @@ constexpr int parts_of_p() {
   return Config::kPvParts;
 }
 
-/// Whether a CTA takes over the work tiles of CTAs that have not started. The plan says so.
+/// Whether a CTA steals the work tiles of CTAs that have not started. The plan says so.
 template <class Config>
-constexpr bool takes_over() {
+constexpr bool steals_tiles() {
   return Config::kLaunchControl;
 }
 
@@ -235,7 +235,7 @@ struct LayoutOf {
   /// A CTA has one work tile, or walks several: then what one used is released to the next.
   static_assert(!Config::kCounted || (Config::kPublished && !kKvLens && !Config::kSplit),
                 "a warp that counts work tiles off publishes them");
-  static_assert(!takes_over<Config>() || (Config::kCounted && !Config::kUpcastsKv),
+  static_assert(!steals_tiles<Config>() || (Config::kCounted && !Config::kUpcastsKv),
                 "the load warp's thread asks for a work tile, and a warp publishes it");
   static_assert(!Config::kSkipsTiles || Config::kOneWorkTile || Config::kPublished,
                 "one warp asks what an expression shows");
@@ -399,10 +399,10 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 work_empty(int slot) const {
     return barrier(Config::kBarWork + kWorkSlots + slot);
   }
-  /// Where takes_over(): the answer to who asks for a work tile, and its barrier. Where tiles are
+  /// Where steals_tiles(): the answer to who asks for a work tile, and its barrier. Where tiles are
   /// cut the barrier says that the next one may be claimed.
   ATTNJIT_DEVICE u32 answer() const { return work_slot(kWorkSlots); }
-  ATTNJIT_DEVICE u32 answer_full() const { return barrier(Config::kBarTaken); }
+  ATTNJIT_DEVICE u32 answer_full() const { return barrier(Config::kBarAnswer); }
 };
 
 /// Columns of tensor memory. P takes the first columns of the S it comes from.

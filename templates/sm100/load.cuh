@@ -188,11 +188,11 @@ ATTNJIT_DEVICE int loaded_before_asking(int tiles) {
   return max(tiles - kLeft, 0);
 }
 
-/// Asks for the next work tile: where a CTA takes over others', whose answer before has been read,
+/// Asks for the next work tile: where a CTA steals others', whose answer before has been read,
 /// and where it claims tiles.
 template <class Config>
 ATTNJIT_DEVICE void ask_for_work(const Smem<Config>& smem) {
-  if constexpr (takes_over<Config>()) {
+  if constexpr (steals_tiles<Config>()) {
     ask_for_cta(smem.answer(), smem.answer_full());
   } else if constexpr (cuts_tiles<Config>()) {
     if constexpr (Config::kRowCopies) {

@@ -108,7 +108,7 @@ struct StealingScheduler {
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE auto scheduler_to_publish(const Smem<Config>& smem, const Arguments& arguments,
                                          const Params& params) {
-  if constexpr (takes_over<Config>()) {
+  if constexpr (steals_tiles<Config>()) {
     return StealingScheduler<Config, Mask, Arguments, Params>{smem, arguments, params};
   } else if constexpr (Config::kCounted) {
     return StaticScheduler<Config, Mask, Arguments, Params>(smem, arguments, params);

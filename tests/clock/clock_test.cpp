@@ -419,9 +419,9 @@ TEST(Clock, WhoIsFreeClaims) {
   }
 }
 
-/// A launch of a CTA for each tile on a B200: each computes its own, and takes over others' where
-/// `takes_over`. The body has the tile in %r2.
-LaunchTime taking_over(unsigned tiles, bool takes_over, const std::string& body, unsigned sms) {
+/// A launch of a CTA for each tile on a B200: each computes its own, and steals others' where
+/// `steals`. The body has the tile in %r2.
+LaunchTime stealing(unsigned tiles, bool steals, const std::string& body, unsigned sms) {
   const std::string ask =
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r6], 16;\n"
       "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r5], "
@@ -436,7 +436,7 @@ LaunchTime taking_over(unsigned tiles, bool takes_over, const std::string& body,
       "mov.u32 %r5, answer;\nmov.u32 %r6, full;\nmov.u32 %r7, 0;\n"
       "mbarrier.init.shared::cta.b64 [%r6], 1;\nfence.mbarrier_init.release.cluster;\n"
       "mov.u32 %r2, %ctaid.x;\n$more:\n" +
-      body + (takes_over ? ask : "") + "$end:\n");
+      body + (steals ? ask : "") + "$end:\n");
   text.replace(text.find("sm_90a"), 6, "sm_100a");
   ClockOptions options;
   options.arch = Arch::kSm100a;
@@ -448,17 +448,17 @@ LaunchTime taking_over(unsigned tiles, bool takes_over, const std::string& body,
 
 // Who asks for another CTA's work is given the next: where the longest tiles come first, who had a
 // long one has a short one then. CTAs of a place would have the longest of each round.
-TEST(Clock, WhoIsFreeTakesOver) {
+TEST(Clock, WhoIsFreeSteals) {
   const auto body = [](const char* tile) {
     return fmt::format(
         "sub.u32 %r3, 296, {};\n$round:\n{}sub.u32 %r3, %r3, 1;\n"
         "setp.gt.s32 %p1, %r3, 0;\n@%p1 bra $round;\n",
         tile, chain(16));
   };
-  const double one = taking_over(1, true, body("0"), 1).cycles;
-  EXPECT_NEAR(taking_over(296, true, body("%r2"), 148).cycles / one, 297.0 / 296, 0.06);
+  const double one = stealing(1, true, body("0"), 1).cycles;
+  EXPECT_NEAR(stealing(296, true, body("%r2"), 148).cycles / one, 297.0 / 296, 0.06);
   // An SM that stands for 37 gets the longest of theirs.
-  EXPECT_NEAR(taking_over(296, true, body("%r2"), 4).cycles / one, 1 + 19.0 / 296, 0.1);
+  EXPECT_NEAR(stealing(296, true, body("%r2"), 4).cycles / one, 1 + 19.0 / 296, 0.1);
 }
 
 // The last to end decides: eight of 132 SMs have a second tile.

@@ -319,7 +319,7 @@ TEST(SimtRuns, WriteATrace) {
                    .ok());
 }
 
-TEST(SimtRuns, TakeOverTilesByLaunchControl) {
+TEST(SimtRuns, StealTilesByLaunchControl) {
   const PtxModule module = load_module(test_file("kernels/launch_control.sm_100a.ptx"));
   int taken = 0;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {

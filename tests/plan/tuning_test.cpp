@@ -116,15 +116,15 @@ TEST(Tuning, PartsOfP) {
   }
 }
 
-// A CTA for each tile, of which one that runs takes over those that have not started.
-TEST(Tuning, ACtaMayTakeOverTiles) {
+// A CTA for each tile, of which one that runs steals those that have not started.
+TEST(Tuning, ACtaMayStealTiles) {
   const Tuning tuning = tuning_of(R"({"persistent": 2})", "{}");
   AttentionSpec causal = dense(128);
   causal.mask.kind = MaskSpec::Kind::kCausal;
   const KernelPlan result = plan_of(causal, {}, &tuning);
   check_plan(result, "tuned");
   EXPECT_TRUE(result.sm100->published);
-  EXPECT_EQ(result.sm100->variants.front().barriers.all().back().name, "taken_prod");
+  EXPECT_EQ(result.sm100->variants.front().barriers.all().back().name, "answer_prod");
   EXPECT_EQ(launch_of(result, 2, 1024, 1024, 132).grid[0], 256U);
   const Tuning alone = tuning_of(R"({"persistent": 2, "pair_cta": 0})", "{}");
   check_plan(plan_of(dense(256), {}, &alone), "tuned");

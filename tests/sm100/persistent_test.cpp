@@ -88,17 +88,17 @@ TEST_F(Sm100Persistent, Causal) {
   expect_all(causal, &*tuning);
 }
 
-// CTAs that take over the work tiles of others, of which some have not started when they ask: the
+// CTAs that steal the work tiles of others, of which some have not started when they ask: the
 // last is asked for by who has keys, few or none.
-TEST_F(Sm100Persistent, TakesOverTiles) {
+TEST_F(Sm100Persistent, StealsTiles) {
   const Result<Tuning> tuning =
       tuning_from_json(R"({"rows": [{"choose": {"persistent": 2, "pair_cta": 0}}]})");
   ASSERT_TRUE(tuning) << tuning.error().to_string();
   expect_all(mask_of(Kind::kCausal), &*tuning);
 }
 
-// The warp that publishes what is taken over asks an expression what it shows of it, too.
-TEST_F(Sm100Persistent, TakesOverTilesOfAnExpression) {
+// The warp that publishes what is stolen asks an expression what it shows of it, too.
+TEST_F(Sm100Persistent, StealsTilesOfAnExpression) {
   const Result<Tuning> tuning =
       tuning_from_json(R"({"rows": [{"choose": {"persistent": 2, "pair_cta": 0}}]})");
   ASSERT_TRUE(tuning) << tuning.error().to_string();

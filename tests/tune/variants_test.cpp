@@ -70,7 +70,7 @@ TEST(Variants, EveryKnobIsTurned) {
 }
 
 // Pairs take nothing over: those that do are tried although pairs are the default.
-TEST(Variants, TilesAreTakenOverWherePairsAreTheDefault) {
+TEST(Variants, TilesAreStolenWherePairsAreTheDefault) {
   AttentionSpec spec;
   spec.arch = Arch::kSm100a;
   spec.num_q_heads = spec.group = 8;
@@ -79,7 +79,7 @@ TEST(Variants, TilesAreTakenOverWherePairsAreTheDefault) {
   ASSERT_EQ(variants.list.front().plan.sm100->cluster, 2);
   int found = 0;
   for (const Variant& variant : variants.list) {
-    if (!variant.plan.sm100->takes_over()) continue;
+    if (!variant.plan.sm100->steals_tiles()) continue;
     ++found;
     EXPECT_EQ(variant.choose.at("pair_cta"), 0);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cluster launch control: a running cluster takes over the work of one that has not started.
+// Cluster launch control: a running cluster steals the work of one that has not started.
 //
 // Source: PTX ISA 9.1, section 9.7.13.18. The 16-byte response is opaque on hardware; here it holds
 // the taken cluster's first CTA and a word that says whether there was one.

@@ -223,7 +223,7 @@ void Machine::run_together() {
   Random random(seed ^ 0x5DEECE66Dull);
   std::vector<std::unique_ptr<Cluster>> resident;
   u64& next = next_cluster_;
-  // Fewer than fit, where a kernel may take over the others' work.
+  // Fewer than fit, where a kernel may steal the others' work.
   const u64 limit = program.steals
                         ? 1 + random.below(static_cast<u32>(std::min(kResident, grid_clusters_)))
                         : kResident;

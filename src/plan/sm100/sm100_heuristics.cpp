@@ -85,8 +85,8 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
   plan.cuts = splits(spec) && spec.num_partitions == 0 && spec.partition_keys == 0 &&
               cuts_ragged(spec) && !plan.mapped;
   plan.can_persist = !plan.published && !spec.lengths_differ;
-  // A warp publishes what is taken over, which is not there for pairs.
-  plan.can_take_over = plan.can_persist && !pair && !plan.mapped && !plan.spec->upcasts_kv;
+  // A warp publishes what is stolen, which is not there for pairs.
+  plan.can_steal_tiles = plan.can_persist && !pair && !plan.mapped && !plan.spec->upcasts_kv;
   // NOTE: what interprets is one kernel for all masks, even ones and others. What an expression
   // hides may make its work uneven, but never longer than where nothing is hidden.
   const bool even = !spec.interpreted && !contains(spec.mask, MaskSpec::Kind::kCausal);
@@ -97,7 +97,7 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
   const bool persists = plan.can_persist && even && !(asks && pair && single_accumulator);
   plan.persistent = tuned.persistent.value_or(persists ? 1 : 0);
   plan.counted = (asks && plan.can_persist && plan.persistent == 1 && !pair) ||
-                 (plan.can_take_over && plan.takes_over());
+                 (plan.can_steal_tiles && plan.steals_tiles());
   plan.published = plan.published || plan.counted;
   plan.skips_tiles = asks && (plan.published || plan.one_work_tile());
   plan.many_gaps =

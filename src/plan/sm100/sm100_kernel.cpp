@@ -30,7 +30,7 @@ constexpr NamedRegion kRings[] = {
 constexpr const char* kBarriers[] = {"kBarSCons", "kBarC",        "kBarSProd",   "kBarQProd",
                                      "kBarQCons", "kBarKProd",    "kBarKCons",   "kBarVProd",
                                      "kBarVCons", "kBarOProd",    "kBarOStaged", "kBarOCons",
-                                     "kBarVTail", "kBarPairTail", "kBarWork",    "kBarTaken"};
+                                     "kBarVTail", "kBarPairTail", "kBarWork",    "kBarAnswer"};
 constexpr std::pair<Sm100Role::Id, const char*> kRoles[] = {
     {Sm100Role::Id::kSoftmax, "kSoftmaxRegisters"},
     {Sm100Role::Id::kSoftmax0, "kSoftmaxRegisters"},
@@ -123,7 +123,7 @@ std::vector<LaunchNumber> numbers_of(const SpecFacts& spec, const Sm100Plan& sm1
     if (spec.ragged) add({kTotalQ});
     if (spec.ragged_kv) add({kTotalKv});
   } else {
-    if (!sm100.one_work_tile() && !sm100.takes_over()) add({kTotalTiles});
+    if (!sm100.one_work_tile() && !sm100.steals_tiles()) add({kTotalTiles});
     if (spec.ragged) {
       add({kBatch, kTotalQ});
     } else {

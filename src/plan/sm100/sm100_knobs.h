@@ -97,15 +97,15 @@ inline constexpr Sm100Knob kSm100Knobs[] = {
      &polynomial_shares, &Sm100Plan::exp2_fma_pairs, &of_plan<&Sm100Plan::exp2_pairs>},
     {"persistent", &Sm100Tuning::persistent, true, &of_plan<&Sm100Plan::persistent>,
      [](const Sm100Plan& plan) {
-       // In pairs no tile is taken over, but where a row may choose pairs it may choose none.
-       const bool takes_over = plan.can_take_over || (plan.can_persist && plan.can_pair);
-       return takes_over         ? Sm100Knob::Values{0, 1, 2}
+       // In pairs no tile is stolen, but where a row may choose pairs it may choose none.
+       const bool steals_tiles = plan.can_steal_tiles || (plan.can_persist && plan.can_pair);
+       return steals_tiles       ? Sm100Knob::Values{0, 1, 2}
               : plan.can_persist ? Sm100Knob::Values{0, 1}
                                  : Sm100Knob::Values{};
      },
      &Sm100Plan::persistent,
      [](const Sm100Plan& plan) -> std::int64_t {
-       return plan.can_take_over ? 2 : plan.can_persist ? 1 : 0;
+       return plan.can_steal_tiles ? 2 : plan.can_persist ? 1 : 0;
      }},
     {"pair_cta", &Sm100Tuning::pair_cta, true,
      [](const Sm100Plan& plan) { return std::int64_t{plan.cluster > 1}; },

@@ -204,7 +204,7 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
   // free, or a CTA that is near its end asks for.
   const std::int32_t cluster = plan.sm100->cluster;
   const std::int32_t workers =
-      plan.sm100->one_work_tile() || plan.sm100->takes_over()
+      plan.sm100->one_work_tile() || plan.sm100->steals_tiles()
           ? total_tiles
           : std::min(total_tiles, std::max(request.device.sm_count / cluster, 1));
   Status filled = fill_recipe(KernelId::kAttention, static_cast<std::uint32_t>(workers * cluster),

@@ -95,7 +95,7 @@ void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
     add("kBarWork", "work_prod", kSm100WorkSlots, 1);
     add("kBarWork", "work_cons", kSm100WorkSlots, work_readers(tile));
   }
-  if (tile.takes_over() || tile.plan->cuts) barriers.add_group("kBarTaken", "taken_prod", 1);
+  if (tile.steals_tiles() || tile.plan->cuts) barriers.add_group("kBarAnswer", "answer_prod", 1);
 }
 
 // Whether rows of a tile may be nobody's, behind whole positions of a group: where keys are what is
@@ -110,7 +110,9 @@ bool takes_any_group(const SpecFacts& spec, const Sm100Plan& plan) {
 std::int64_t work_bytes(const Sm100LayoutRequest& tile) {
   const Sm100Plan& plan = *tile.plan;
   const std::int64_t tiles = plan.published ? kSm100WorkSlots : plan.one_work_tile() ? 1 : 0;
-  const std::int64_t kept = tile.takes_over() ? kSm100AnswerBytes : plan.cuts ? kSm100CutBytes : 0;
+  const std::int64_t kept = tile.steals_tiles() ? kSm100AnswerBytes
+                            : plan.cuts         ? kSm100CutBytes
+                                                : 0;
   return kSm100WorkBytes * tiles + kept;
 }
 

@@ -49,7 +49,7 @@ struct Sm100LayoutRequest {
   /// One softmax warpgroup: S has two buffers, O is one, and Q is copied behind it, but of a pair.
   bool single_accumulator() const { return plan->softmax_warpgroups == 1; }
   /// A CTA asks for others' work, and is answered at a barrier.
-  bool takes_over() const { return plan->published && plan->takes_over(); }
+  bool steals_tiles() const { return plan->published && plan->steals_tiles(); }
   /// V's rows past the end of a sequence are zeroed.
   bool tails() const { return spec->lengths_differ && !spec->copies_rows && !spec->upcasts_kv; }
   std::int64_t qkv_size() const { return size_of(spec->qkv_dtype); }

@@ -171,11 +171,11 @@ struct Sm100Plan {
   bool published = false;
   bool counted = false;            ///< of those that are published: they are counted off
   bool can_persist = false;        ///< a CTA may walk several work tiles that it counts off itself
-  bool can_take_over = false;      ///< .. or take over those of CTAs that have not started
+  bool can_steal_tiles = false;    ///< .. or steal those of CTAs that have not started
   bool can_pair = false;           ///< a tuning row may choose whether CTAs multiply in pairs
   bool can_choose_num_qo = false;  ///< .. and the query tiles of a CTA
   /// 0: a CTA has one work tile; 1: a CTA per SM walks several; 2: there is a CTA for each, and one
-  /// that runs takes over those of CTAs that have not started (cluster launch control).
+  /// that runs steals those of CTAs that have not started (cluster launch control).
   std::int64_t persistent = 0;
   bool mapped = false;       ///< it walks lists of a map of the mask (templates/maps)
   bool skips_tiles = false;  ///< an expression says which tiles are walked (seen_tiles.cuh)
@@ -195,7 +195,7 @@ struct Sm100Plan {
   }
   /// A launch has a CTA for each work tile, and the kernel nothing for a second one.
   bool one_work_tile() const { return persistent == 0 && !published; }
-  bool takes_over() const { return persistent == 2; }
+  bool steals_tiles() const { return persistent == 2; }
 };
 
 #define FIELD(member, constant) ATTNJIT_FIELD(Sm100Plan, member, constant)
@@ -223,7 +223,7 @@ inline constexpr Field<Sm100Plan> kSm100Fields[] = {
     CONSTANT(swizzle_bytes, "kSwizzleBytes"),
     CONSTANT(counted, "kCounted"),
     CONSTANT(one_work_tile, "kOneWorkTile"),
-    CONSTANT(takes_over, "kLaunchControl"),
+    CONSTANT(steals_tiles, "kLaunchControl"),
     CONSTANT(smem_bytes, "kSmemBytes"),
 };
 #undef CONSTANT

@@ -131,9 +131,9 @@ Result<Call> call_of(const KernelPlan& plan, const Shape& shape) {
       (plan.sm100 == nullptr || !plan.sm100->one_work_tile())) {
     for (LaunchRecipe& recipe : sequence.launches) {
       if (recipe.kernel != 0) continue;
-      // Where a CTA takes over others' there is one for each, of which some have not started.
-      const bool takes_over = plan.sm100 != nullptr && plan.sm100->takes_over();
-      if (!takes_over) recipe.grid = recipe.cluster;
+      // Where a CTA steals others' there is one for each, of which some have not started.
+      const bool steals_tiles = plan.sm100 != nullptr && plan.sm100->steals_tiles();
+      if (!steals_tiles) recipe.grid = recipe.cluster;
       set_argument(plan, recipe, "section_heads", 1);
     }
   }

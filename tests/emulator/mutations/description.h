@@ -92,7 +92,7 @@ AttentionSpec spec_of(Arch arch, int qk_depth, int ov_depth, int heads, int grou
 
 /// For sm_100a: a CTA walks the work tiles, also of uneven work.
 Tuning persistent();
-/// CTAs take over the work tiles of others that have not started.
+/// CTAs steal the work tiles of others that have not started.
 Tuning taking_over();
 
 /// For sm_100a: two CTAs multiply together, or each alone.

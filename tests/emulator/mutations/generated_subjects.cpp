@@ -338,7 +338,7 @@ std::vector<Description> sm100_subjects() {
         {{150}, {30}, 1},
         {{150}, {30}, 148}},
        persistent()},
-      {"sm_100a 128 takes over",
+      {"sm_100a 128 steals tiles",
        spec_of(kArch, 128, 128, 2, 1, Kind::kCausal),
        {{{600}, {440}, 1},
         {{300, 300}, {430, 430}, 1, kRaised},

@@ -150,7 +150,7 @@ std::string_view no_damage_by_context(std::string_view subject, std::string_view
   // correction slot of the work tile before was read, which lies in shared memory.
   constexpr std::string_view kSaysSlotIsRead[] = {"sm_100a 96", "sm_100a 192", "sm_100a 256",
                                                   "sm_100a e4m3 rope 192",
-                                                  "sm_100a 128 takes over"};
+                                                  "sm_100a 128 steals tiles"};
   const bool says_slot_is_read =
       !has(context.before, "tcgen05.wait::st") &&
       std::any_of(std::begin(kSaysSlotIsRead), std::end(kSaysSlotIsRead),

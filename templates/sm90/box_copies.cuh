@@ -25,8 +25,8 @@ struct BoxCopies {
   const Smem<Config>& smem;
   const Arguments& arguments;
   int lane;
-  Ring k_ring = {};       ///< of the tiles that are multiplied
-  Ring k_rows_ring = {};  ///< where K is upcast, of its rows
+  Ring k_ring = {};      ///< of the tiles that are multiplied
+  Ring raw_k_ring = {};  ///< where K is upcast, of its raw tiles
   Ring v_ring = {};
   WorkTile work = {};
   int kv_head = 0;
@@ -68,7 +68,7 @@ struct BoxCopies {
   ATTNJIT_DEVICE void load_kv(Ring& ring, const TensorMap* map, u32 full, int tile, int place) {
     const u32 data = Copies::data(smem, ring.stage);
     smem.wait(Copies::empty(smem, ring.stage), ring.parity ^ 1);
-    if (Copies::kRows && lane == 0) {
+    if (Copies::kRaw && lane == 0) {
       const int left = work.kv_len - tile * Config::kTileN;
       Copies::publish(smem, ring.stage,
                       Layout::kKvLens ? max(1, min(left, Config::kTileN)) : Config::kTileN, work,
@@ -105,17 +105,17 @@ struct BoxCopies {
   }
   /// After the last tile: publishes the end to who rewrites rows.
   ATTNJIT_DEVICE void end() const {
-    if constexpr (Layout::kHasRows) {
+    if constexpr (Layout::kHasRawTiles) {
       if (lane == 0) {
-        if constexpr (Config::kUpcastsKv) RowsOf<Config, true>::end(smem, k_rows_ring);
-        RowsOf<Config, false>::end(smem, v_ring);
+        if constexpr (Config::kUpcastsKv) RawTilesOf<Config, true>::end(smem, raw_k_ring);
+        RawTilesOf<Config, false>::end(smem, v_ring);
       }
       __syncwarp();
     }
   }
   ATTNJIT_DEVICE void load_k(int tile, int place) {
     using Copies = CopiesOf<Config, true>;
-    Ring& ring = Config::kUpcastsKv ? k_rows_ring : k_ring;
+    Ring& ring = Config::kUpcastsKv ? raw_k_ring : k_ring;
     load_kv<Copies>(ring, arguments.k_map, Copies::full(smem, ring.stage), tile, place);
     // A list's notes lie with the stages of K (sm90/tile_notes.cuh).
     if constexpr (Config::kUpcastsKv) k_ring.advance(Config::kStages);

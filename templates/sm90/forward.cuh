@@ -82,7 +82,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
     using Layout = LayoutOf<Config>;
     static_assert(
         Config::kOnesOffset % 16 == 0 &&
-            Config::kOnesOffset >= Config::kRowsOffset + Config::kRawStages * Layout::kVRowsBytes &&
+            Config::kOnesOffset >= Config::kRawOffset + Config::kRawStages * Layout::kRawVBytes &&
             Config::kOnesOffset >= Config::kOOffset + Config::kConsumers * Config::kOBlocks *
                                                           Layout::kConsumerBlockBytes &&
             Config::kWorkOffset >= Config::kOnesOffset + kOnesBytes,
@@ -142,7 +142,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
         Producer<Config, Mask, Arguments, Params>{smem, arguments, params}.run();
       }
     }
-    if constexpr (LayoutOf<Config>::kHasRows) {
+    if constexpr (LayoutOf<Config>::kHasRawTiles) {
       // NOTE: not from `warp`, which would be kept while a tile scheduler is walked.
       const int own =
           (rematerializes<Config>() ? thread_read_again() >> 5 : warp) - Config::kFirstVRewriter;

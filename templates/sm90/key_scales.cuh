@@ -49,8 +49,8 @@ struct KeyScalesLoad {
       : smem(memory), arguments(launch), lane(32 * warp + of_warp) {}
 
   /// Of the tile whose rows of V stand in a stage.
-  ATTNJIT_DEVICE void load(int v_rows_stage) {
-    const ScaledTile tile = ScaledTile::load(smem.scaled_tile(v_rows_stage));
+  ATTNJIT_DEVICE void load(int raw_v_stage) {
+    const ScaledTile tile = ScaledTile::load(smem.scaled_tile(raw_v_stage));
     i64 first_row = static_cast<i64>(tile.batch) * arguments.kv_len;  // of key 0 in k and v
     if constexpr (Config::kRaggedKv) {
       using OfSequence = SequenceLengths<Config, kLengthsDiffer<Config>, Arguments>;

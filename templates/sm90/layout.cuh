@@ -230,8 +230,8 @@ struct LayoutOf {
   static constexpr int kKeyScalesBuffers = keys_have_scales<Config>() ? Config::kVStages + 1 : 0;
   /// Of e4m3, from 16 keys of V to the next.
   static constexpr int kVChunkBytes = kPvColumns * 16;
-  /// Tiles land as rows that warps rewrite: those of V, or of K and of V.
-  static constexpr bool kHasRows = Config::kE4m3 || Config::kUpcastsKv;
+  /// Tiles land raw, and warps rewrite them: those of V, or of K and of V.
+  static constexpr bool kHasRawTiles = Config::kE4m3 || Config::kUpcastsKv;
   static_assert(!Config::kUpcastsKv || (!Config::kE4m3 && Config::kTileN % 32 == 0 &&
                                         Config::kQkDepth % 16 == 0 && Config::kOvDepth % 16 == 0 &&
                                         (Config::kKvRowBytes == 64 || Config::kKvRowBytes == 128)),
@@ -245,10 +245,10 @@ struct LayoutOf {
   static constexpr int kCopiedKBlocks = ceil_div(Config::kQkDepth, kCopiedColumns);
   static constexpr int kCopiedVBlocks = ceil_div(Config::kOvDepth, kCopiedColumns);
   /// A stage of V's rows, and of K's.
-  static constexpr int kVRowsBytes = kHasRows ? kCopiedVBlocks * kCopiedBlockBytes : 0;
-  static constexpr int kKRowsBytes = Config::kUpcastsKv ? kCopiedKBlocks * kCopiedBlockBytes : 0;
+  static constexpr int kRawVBytes = kHasRawTiles ? kCopiedVBlocks * kCopiedBlockBytes : 0;
+  static constexpr int kRawKBytes = Config::kUpcastsKv ? kCopiedKBlocks * kCopiedBlockBytes : 0;
   /// Their words.
-  static constexpr int kRowWords = (Config::kUpcastsKv ? 2 : 1) * Config::kRawStages;
+  static constexpr int kRawWords = (Config::kUpcastsKv ? 2 : 1) * Config::kRawStages;
 
   static_assert(Config::kQOffset % kSwizzlePeriod == 0 && Config::kKOffset % kSwizzlePeriod == 0 &&
                     Config::kVOffset % kSwizzlePeriod == 0 && kKBytes % kSwizzlePeriod == 0 &&
@@ -258,15 +258,14 @@ struct LayoutOf {
                     Config::kVOffset >= Config::kKOffset + Config::kStages * kKBytes &&
                     Config::kBarrierOffset >= Config::kVOffset + Config::kVStages * kVBytes,
                 "Q, K, V and the barriers must not overlap");
-  static_assert(!kHasRows ||
-                    (Config::kRowsOffset % kSwizzlePeriod == 0 &&
-                     kVRowsBytes % kSwizzlePeriod == 0 && kKRowsBytes % kSwizzlePeriod == 0 &&
-                     Config::kRawStages >= 1 &&
-                     Config::kRowsOffset >= Config::kVOffset + Config::kVStages * kVBytes &&
-                     Config::kRowWordsOffset >=
-                         Config::kRowsOffset + Config::kRawStages * (kVRowsBytes + kKRowsBytes) &&
-                     Config::kRowWordsOffset % 4 == 0 &&
-                     Config::kBarrierOffset >= Config::kRowWordsOffset + 4 * kRowWords),
+  static_assert(!kHasRawTiles ||
+                    (Config::kRawOffset % kSwizzlePeriod == 0 && kRawVBytes % kSwizzlePeriod == 0 &&
+                     kRawKBytes % kSwizzlePeriod == 0 && Config::kRawStages >= 1 &&
+                     Config::kRawOffset >= Config::kVOffset + Config::kVStages * kVBytes &&
+                     Config::kRawWordsOffset >=
+                         Config::kRawOffset + Config::kRawStages * (kRawVBytes + kRawKBytes) &&
+                     Config::kRawWordsOffset % 4 == 0 &&
+                     Config::kBarrierOffset >= Config::kRawWordsOffset + 4 * kRawWords),
                 "rows lie after V, at a multiple of the swizzle's 1024 bytes, and a word for each "
                 "stage of them before the barriers");
   static_assert(Config::kOBlocks == 0 ||
@@ -298,10 +297,10 @@ struct LayoutOf {
   static_assert(Config::kBarrierOffset % 8 == 0 &&
                     Config::kSmemBytes >= Config::kBarrierOffset + 8 * Config::kBarriers,
                 "the barriers need 8 aligned bytes each");
-  static constexpr bool kZeroesTail = kKvLens && !Config::kRowCopies && !kHasRows;
+  static constexpr bool kZeroesTail = kKvLens && !Config::kRowCopies && !kHasRawTiles;
   static_assert(Config::kBarriers == 2 * Config::kQStages * Config::kConsumers +
                                          2 * Config::kStages + 2 * Config::kVStages + kZeroesTail +
-                                         (kHasRows ? 2 * kRowWords : 0) + kKeyScalesBuffers,
+                                         (kHasRawTiles ? 2 * kRawWords : 0) + kKeyScalesBuffers,
                 "the plan has every barrier that the kernel names");
   // NOTE: a CTA takes 1 KiB more for itself.
   static_assert(Config::kCtasPerSm * (Config::kSmemBytes + 1024) <= 233472,
@@ -330,18 +329,18 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 v(int stage) const {
     return base + Config::kVOffset + stage * Layout::kVBytes;
   }
-  /// Tiles as they come, where they are rewritten: those of K lie after those of V.
-  ATTNJIT_DEVICE u32 v_rows(int stage) const {
-    return base + Config::kRowsOffset + stage * Layout::kVRowsBytes;
+  /// Raw tiles, which warps rewrite: those of K lie after those of V.
+  ATTNJIT_DEVICE u32 raw_v(int stage) const {
+    return base + Config::kRawOffset + stage * Layout::kRawVBytes;
   }
-  ATTNJIT_DEVICE u32 k_rows(int stage) const {
-    return v_rows(Config::kRawStages) + stage * Layout::kKRowsBytes;
+  ATTNJIT_DEVICE u32 raw_k(int stage) const {
+    return raw_v(Config::kRawStages) + stage * Layout::kRawKBytes;
   }
   /// Their keys that are the sequence's; 0: no more come.
-  ATTNJIT_DEVICE u32 v_row_word(int stage) const {
-    return base + Config::kRowWordsOffset + 4 * stage;
+  ATTNJIT_DEVICE u32 raw_v_word(int stage) const {
+    return base + Config::kRawWordsOffset + 4 * stage;
   }
-  ATTNJIT_DEVICE u32 k_row_word(int stage) const { return v_row_word(Config::kRawStages + stage); }
+  ATTNJIT_DEVICE u32 raw_k_word(int stage) const { return raw_v_word(Config::kRawStages + stage); }
   ATTNJIT_DEVICE u32 ones() const { return base + Config::kOnesOffset; }
   ATTNJIT_DEVICE u32 o(int consumer) const {
     return base + Config::kOOffset + consumer * Config::kOBlocks * Layout::kConsumerBlockBytes;
@@ -387,14 +386,10 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 k_empty(int stage) const { return barrier(Config::kBarKEmpty + stage); }
   ATTNJIT_DEVICE u32 v_full(int stage) const { return barrier(Config::kBarVFull + stage); }
   ATTNJIT_DEVICE u32 v_empty(int stage) const { return barrier(Config::kBarVEmpty + stage); }
-  ATTNJIT_DEVICE u32 v_rows_full(int stage) const { return barrier(Config::kBarVRowsFull + stage); }
-  ATTNJIT_DEVICE u32 v_rows_empty(int stage) const {
-    return barrier(Config::kBarVRowsEmpty + stage);
-  }
-  ATTNJIT_DEVICE u32 k_rows_full(int stage) const { return barrier(Config::kBarKRowsFull + stage); }
-  ATTNJIT_DEVICE u32 k_rows_empty(int stage) const {
-    return barrier(Config::kBarKRowsEmpty + stage);
-  }
+  ATTNJIT_DEVICE u32 raw_v_full(int stage) const { return barrier(Config::kBarRawVFull + stage); }
+  ATTNJIT_DEVICE u32 raw_v_empty(int stage) const { return barrier(Config::kBarRawVEmpty + stage); }
+  ATTNJIT_DEVICE u32 raw_k_full(int stage) const { return barrier(Config::kBarRawKFull + stage); }
+  ATTNJIT_DEVICE u32 raw_k_empty(int stage) const { return barrier(Config::kBarRawKEmpty + stage); }
   ATTNJIT_DEVICE u32 key_scales_full(int buffer) const {
     return barrier(Config::kBarKeyScalesFull + buffer);
   }
@@ -406,7 +401,7 @@ struct Smem : CtaMemory<Config> {
 template <class Config, bool kIsK>
 struct TilesOf {
   static constexpr int kStages = kIsK ? Config::kStages : Config::kVStages;
-  static constexpr bool kRows = false;
+  static constexpr bool kRaw = false;
 
   ATTNJIT_DEVICE static u32 data(const Smem<Config>& smem, int stage) {
     return kIsK ? smem.k(stage) : smem.v(stage);
@@ -419,25 +414,25 @@ struct TilesOf {
   }
 };
 
-/// Those as they come, which warps rewrite.
+/// Raw tiles, which warps rewrite.
 template <class Config, bool kIsK>
-struct RowsOf {
+struct RawTilesOf {
   static constexpr int kStages = Config::kRawStages;
-  static constexpr bool kRows = true;
+  static constexpr bool kRaw = true;
 
   ATTNJIT_DEVICE static u32 data(const Smem<Config>& smem, int stage) {
-    return kIsK ? smem.k_rows(stage) : smem.v_rows(stage);
+    return kIsK ? smem.raw_k(stage) : smem.raw_v(stage);
   }
   ATTNJIT_DEVICE static u32 word(const Smem<Config>& smem, int stage) {
-    return kIsK ? smem.k_row_word(stage) : smem.v_row_word(stage);
+    return kIsK ? smem.raw_k_word(stage) : smem.raw_v_word(stage);
   }
   ATTNJIT_DEVICE static u32 full(const Smem<Config>& smem, int stage) {
-    if constexpr (kIsK) return smem.k_rows_full(stage);
-    return smem.v_rows_full(stage);
+    if constexpr (kIsK) return smem.raw_k_full(stage);
+    return smem.raw_v_full(stage);
   }
   ATTNJIT_DEVICE static u32 empty(const Smem<Config>& smem, int stage) {
-    if constexpr (kIsK) return smem.k_rows_empty(stage);
-    return smem.v_rows_empty(stage);
+    if constexpr (kIsK) return smem.raw_k_empty(stage);
+    return smem.raw_v_empty(stage);
   }
   /// Publishes to who rewrites them that no more come than those before the stage that `ring` is
   /// at. One thread.
@@ -448,13 +443,13 @@ struct RowsOf {
   }
 };
 
-/// Whether copies of K, or of V, land as rows.
+/// Whether copies of K, or of V, are raw tiles.
 template <class Config, bool kIsK>
-constexpr bool kLandsAsRows = Config::kUpcastsKv || (Config::kE4m3 && !kIsK);
+constexpr bool kLandsRaw = Config::kUpcastsKv || (Config::kE4m3 && !kIsK);
 
 /// Where they land, and how. Each is published to who rewrites them.
 template <class Config, bool kIsK>
-struct CopiesOf : Either<kLandsAsRows<Config, kIsK>, RowsOf<Config, kIsK>, TilesOf<Config, kIsK>> {
+struct CopiesOf : Either<kLandsRaw<Config, kIsK>, RawTilesOf<Config, kIsK>, TilesOf<Config, kIsK>> {
   using Layout = LayoutOf<Config>;
   static constexpr int kBlocks = kIsK ? Layout::kCopiedKBlocks : Layout::kCopiedVBlocks;
 
@@ -463,8 +458,8 @@ struct CopiesOf : Either<kLandsAsRows<Config, kIsK>, RowsOf<Config, kIsK>, Tiles
   ATTNJIT_DEVICE static void publish(const Smem<Config>& smem, int stage, int keys,
                                      const WorkTile& work, int kv_head, int tile,
                                      const Arguments& arguments) {
-    if constexpr (kLandsAsRows<Config, kIsK>) {
-      store_shared_word(RowsOf<Config, kIsK>::word(smem, stage), static_cast<u32>(keys));
+    if constexpr (kLandsRaw<Config, kIsK>) {
+      store_shared_word(RawTilesOf<Config, kIsK>::word(smem, stage), static_cast<u32>(keys));
       if constexpr (keys_have_scales<Config>() && !kIsK) {
         ScaledTile{tile * Config::kTileN, lengths_of<Config>(work, arguments).kv, work.batch,
                    kv_head}

@@ -188,11 +188,11 @@ struct Mainloop {
   /// Who rewrites what comes has fenced.
   ATTNJIT_DEVICE void await_k() {
     smem.wait(smem.k_full(k_ring.stage), k_ring.parity);
-    if constexpr (Config::kRowCopies && !kLandsAsRows<Config, true>) fence_proxy_async_shared();
+    if constexpr (Config::kRowCopies && !kLandsRaw<Config, true>) fence_proxy_async_shared();
   }
   ATTNJIT_DEVICE void await_v() {
     smem.wait(smem.v_full(v_ring.stage), v_ring.parity);
-    if constexpr (Config::kRowCopies && !kLandsAsRows<Config, false>) fence_proxy_async_shared();
+    if constexpr (Config::kRowCopies && !kLandsRaw<Config, false>) fence_proxy_async_shared();
   }
 
   ATTNJIT_DEVICE void begin_qk(const Rows& rows) {

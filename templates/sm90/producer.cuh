@@ -120,8 +120,8 @@ struct Producer {
 
   /// Publishes the end.
   ATTNJIT_DEVICE void end() {
-    if constexpr (Config::kUpcastsKv) RowsOf<Config, true>::end(smem, k_ring);
-    if constexpr (Layout::kHasRows) RowsOf<Config, false>::end(smem, v_ring);
+    if constexpr (Config::kUpcastsKv) RawTilesOf<Config, true>::end(smem, k_ring);
+    if constexpr (Layout::kHasRawTiles) RawTilesOf<Config, false>::end(smem, v_ring);
 #pragma unroll 1
     for (int consumer = 0; consumer < Config::kConsumers; ++consumer) {
       publish_work({-1, 0, 0, 0, 0}, consumer);

@@ -16,7 +16,7 @@ namespace attnjit::sm90 {
 template <class Config, class Arguments>
 struct RowCopies {
   using Layout = LayoutOf<Config>;
-  static constexpr int kWarps = Layout::kHasRows ? 1 : kRowCopyWarps;
+  static constexpr int kWarps = Layout::kHasRawTiles ? 1 : kRowCopyWarps;
   static constexpr int kRows = Config::kTileN / kWarps;           // of a tile, a warp's
   static constexpr int kPlaces = ceil_div(kRows, 32);             // of them a lane's
   static constexpr int kRowLanes = Layout::kCopiedRowBytes / 16;  // that copy a row of a block
@@ -35,8 +35,8 @@ struct RowCopies {
   const Arguments& arguments;
   int warp;
   int lane;
-  Ring k_ring = {};       ///< of the tiles that are multiplied
-  Ring k_rows_ring = {};  ///< where K is upcast, of its rows
+  Ring k_ring = {};      ///< of the tiles that are multiplied
+  Ring raw_k_ring = {};  ///< where K is upcast, of its raw tiles
   Ring v_ring = {};
   WorkTile work = {};
   int kv_head = 0;
@@ -70,7 +70,7 @@ struct RowCopies {
                               i64 row_bytes, int tile, Place place) {
     const u32 data = Copies::data(smem, ring.stage), full = Copies::full(smem, ring.stage);
     smem.wait(Copies::empty(smem, ring.stage), ring.parity ^ 1);
-    if (Copies::kRows && lane == 0) {
+    if (Copies::kRaw && lane == 0) {
       Copies::publish(smem, ring.stage,
                       max(1, min(work.kv_len - tile * Config::kTileN, Config::kTileN)), work,
                       kv_head, tile, arguments);
@@ -104,7 +104,7 @@ struct RowCopies {
     ring.advance(Copies::kStages);
   }
   ATTNJIT_DEVICE void load_k(int tile, Place place) {
-    Ring& ring = Config::kUpcastsKv ? k_rows_ring : k_ring;
+    Ring& ring = Config::kUpcastsKv ? raw_k_ring : k_ring;
     load_kv<CopiesOf<Config, true>, Config::kQkDepth>(
         ring, arguments.k + kv_head * arguments.k_head_bytes, arguments.k_page_bytes,
         arguments.k_row_bytes, tile, place);
@@ -120,13 +120,13 @@ struct RowCopies {
   ATTNJIT_DEVICE void finish() const {}
   /// After the last tile: publishes the end to who rewrites rows.
   ATTNJIT_DEVICE void end() const {
-    if constexpr (Config::kUpcastsKv) end_rows<RowsOf<Config, true>>(k_rows_ring);
-    if constexpr (Layout::kHasRows) end_rows<RowsOf<Config, false>>(v_ring);
+    if constexpr (Config::kUpcastsKv) end_raw_tiles<RawTilesOf<Config, true>>(raw_k_ring);
+    if constexpr (Layout::kHasRawTiles) end_raw_tiles<RawTilesOf<Config, false>>(v_ring);
   }
 
  private:
   template <class Rows>
-  ATTNJIT_DEVICE void end_rows(const Ring& ring) const {
+  ATTNJIT_DEVICE void end_raw_tiles(const Ring& ring) const {
     if (lane == 0) Rows::end(smem, ring);
     // Each lane arrives for a tile, and the first once more. NOTE: none before there is room: until
     // then it might be the tile's before.

@@ -123,11 +123,11 @@ struct Transposer {
     Ring from, to;
     KeyScalesLoad<Config, Arguments> key_scales(smem, arguments, warp, lane);
     while (true) {
-      smem.wait(smem.v_rows_full(from.stage), from.parity);
-      const int keys = static_cast<int>(load_shared_word(smem.v_row_word(from.stage)));
+      smem.wait(smem.raw_v_full(from.stage), from.parity);
+      const int keys = static_cast<int>(load_shared_word(smem.raw_v_word(from.stage)));
       if (keys == 0) break;
       key_scales.load(from.stage);
-      const u32 rows = smem.v_rows(from.stage);
+      const u32 rows = smem.raw_v(from.stage);
       if (Layout::kKvLens && keys < Config::kTileN) zero_rows(rows, keys);
       smem.wait(smem.v_empty(to.stage), to.parity ^ 1);
       transpose(rows, smem.v(to.stage));
@@ -136,7 +136,7 @@ struct Transposer {
       __syncwarp();
       if (lane == 0) {
         mbarrier_arrive(smem.v_full(to.stage));
-        mbarrier_arrive(smem.v_rows_empty(from.stage));
+        mbarrier_arrive(smem.raw_v_empty(from.stage));
       }
       from.advance(Config::kRawStages);
       to.advance(Config::kVStages);

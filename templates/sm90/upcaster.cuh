@@ -17,7 +17,7 @@ namespace attnjit::sm90 {
 template <class Config, class Arguments, bool kIsK>
 struct Upcaster {
   using Layout = LayoutOf<Config>;
-  using Rows = RowsOf<Config, kIsK>;
+  using Rows = RawTilesOf<Config, kIsK>;
   using Tiles = TilesOf<Config, kIsK>;
   static constexpr int kWarps = kIsK ? Config::kKRewriters : Config::kVRewriters;
   /// Of 16 columns. P V multiplies whole times 32.

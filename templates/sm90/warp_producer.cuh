@@ -59,7 +59,7 @@ struct WarpProducer {
     store_note(smem.note(stage), after);
     // NOTE: copies of rows arrive when they are there, which says nothing of this store. TMA's
     // bytes are expected by this thread, after it; so are rows that are rewritten.
-    if constexpr (Config::kRowCopies && !kLandsAsRows<Config, true>) {
+    if constexpr (Config::kRowCopies && !kLandsRaw<Config, true>) {
       mbarrier_arrive(smem.k_full(stage));
     }
   }

@@ -40,7 +40,7 @@ TEST(Sm90Plan, E4m3HasMemoryForVAsItComes) {
       int rows = 0, keys = 0;
       for (const PlacedRegion& range : sm90.smem) {
         rows += range.region == Region::kRawV;
-        keys += range.region == Region::kRowWords;
+        keys += range.region == Region::kRawWords;
         EXPECT_TRUE(range.region != Region::kRawV || range.begin % 1024 == 0);
       }
       EXPECT_EQ(rows, sm90.num_raw_stages);

@@ -81,7 +81,7 @@ TEST_F(Sm90EightBit, DamagesOfCopiesOfRowsAreSeen) {
                {"sm90/row_copies.cuh", "lane % kRowLanes * kElements", "lane % kRowLanes * 8"},
                {"sm90/row_copies.cuh", "key_of(tile, i) % Config::kPageSize", "0"}});
   expect_found(of_sequences(spec_of(64), 1, false), {{20}, {300}},
-               {"sm90/mainloop.cuh", "Config::kRowCopies && !kLandsAsRows<Config, true>", "false"},
+               {"sm90/mainloop.cuh", "Config::kRowCopies && !kLandsRaw<Config, true>", "false"},
                "proxy");
 }
 

@@ -36,7 +36,7 @@ enum class Region : std::uint8_t {
   kCursors,
   kStash,
   kNotes,
-  kRowWords,
+  kRawWords,
   kWork,
   kTmemAddress,
   kBarriers,

@@ -64,7 +64,7 @@ int notes_bytes(const Sm90Plan& plan) {
   return plan.listed ? round_up(plan.note_bytes() * plan.num_stages, 8) : 0;
 }
 
-/// Tiles as they come, of K and of V.
+/// Raw tiles, of K and of V.
 int raw_tiles(const Sm90Plan& plan) {
   return (plan.spec->upcasts_kv ? 2 : 1) * plan.num_raw_stages;
 }
@@ -101,11 +101,11 @@ void add_barriers(const Sm90Plan& plan, BarrierList& barriers) {
   barriers.add_group("kBarVEmpty", "V {} empty", all_warps, plan.num_v_stages);
   if (rewrites) {
     const int stages = plan.num_raw_stages;
-    barriers.add_group("kBarVRowsFull", "raw V {} full", of_rows, stages);
-    barriers.add_group("kBarVRowsEmpty", "raw V {} empty", kSm90VRewriters, stages);
+    barriers.add_group("kBarRawVFull", "raw V {} full", of_rows, stages);
+    barriers.add_group("kBarRawVEmpty", "raw V {} empty", kSm90VRewriters, stages);
     if (plan.spec->upcasts_kv) {
-      barriers.add_group("kBarKRowsFull", "raw K {} full", of_rows, stages);
-      barriers.add_group("kBarKRowsEmpty", "raw K {} empty", kSm90KRewriters, stages);
+      barriers.add_group("kBarRawKFull", "raw K {} full", of_rows, stages);
+      barriers.add_group("kBarRawKEmpty", "raw K {} empty", kSm90KRewriters, stages);
     }
     if (plan.spec->key_scales) {
       barriers.add_group("kBarKeyScalesFull", "scales of keys {} full", kSm90VRewriters,
@@ -202,7 +202,7 @@ void sm90_lay_out(Sm90Plan& plan) {
   smem.add(kCursors, "scheduler cursors", cursors_bytes(plan));
   smem.add(kStash, "stash", stash_bytes(plan));
   smem.add(kNotes, "KV tiles", notes_bytes(plan));
-  smem.add(kRowWords, plan.spec->upcasts_kv ? "keys of raw V and K" : "keys of raw V",
+  smem.add(kRawWords, plan.spec->upcasts_kv ? "keys of raw V and K" : "keys of raw V",
            row_words_bytes(plan));
   smem.add(kBarriers, "barriers", plan.barriers.bytes());
   plan.smem_bytes = smem.end_of_last();

@@ -32,7 +32,7 @@ struct Sm90Plan {
   int num_stages = 0;       ///< K tiles in shared memory
   int num_v_stages = 0;     ///< V tiles: as many, but of e4m3, where they are the transposed ones
   int num_q_stages = 0;     ///< Q tiles in shared memory; o_blocks says where O is staged
-  /// Tiles as they come, before warps rewrite them: of e4m3 V, which is transposed; where
+  /// Raw tiles, before warps rewrite them: of e4m3 V, which is transposed; where
   /// they are upcast as many of K and of V.
   int num_raw_stages = 0;
   int o_blocks = 0;  ///< 128-byte columns of O with memory of their own; 0: O is staged in Q's
@@ -72,7 +72,7 @@ struct Sm90Plan {
   std::int64_t q_bytes = 0;            ///< per stage
   std::int64_t k_bytes = 0;            ///< per stage
   std::int64_t v_bytes = 0;            ///< per stage
-  std::int64_t v_raw_stage_bytes = 0;  ///< per stage of tiles as they come
+  std::int64_t v_raw_stage_bytes = 0;  ///< per stage of raw tiles
   std::int64_t k_raw_stage_bytes = 0;
   MemoryLayout smem;  ///< without gaps; a stage of Q, K or V has a range each
   /// A full and an empty one for each stage of K and of V, and of Q for each consumer; and where

@@ -212,9 +212,9 @@ enum class WorkspaceId : std::uint8_t {
   kMapBlockBits,
   kListCounts,  ///< of the map, each work tile's list: how many KV tiles it has
   kList,
-  kListNotes,    ///< what the map knows of the blocks of the lists that are seen in part
-  kWaitRecords,  ///< what bounded waits leave (PlanOptions::debug_waits)
-  kCount,        ///< no workspace: how many there are
+  kListDescriptors,  ///< what the map knows of the blocks of the lists that are seen in part
+  kWaitRecords,      ///< what bounded waits leave (PlanOptions::debug_waits)
+  kCount,            ///< no workspace: how many there are
 };
 
 /// What a kernel of a plan computes.

@@ -10,7 +10,7 @@ namespace attnjit {
 
 /// A KV tile of a list, in a word: which it is, and of each group of rows whether it sees a key of
 /// the tile, and whether it sees all. 0 is no tile: a list has tiles that some rows see.
-struct TileNote {
+struct TileDescriptor {
   static constexpr int kMaxGroups = 3;
   static constexpr bool kHasBits = false;
   u32 word = 0;
@@ -39,7 +39,7 @@ struct TileNote {
 /// positions, empty (hi < lo) where it has none, and all_q_idx(): the positions of all groups.
 template <int kTileN, class Mask, class Rows, class Params>
 struct TileList {
-  static_assert(Rows::kGroups <= TileNote::kMaxGroups, "a note has two bits for each");
+  static_assert(Rows::kGroups <= TileDescriptor::kMaxGroups, "a descriptor has two bits for each");
   static constexpr u32 kAll = 0xffffffffu;
   static constexpr int kGroups = Rows::kGroups;
   static constexpr int kTiles = 32 / kGroups;  ///< that are asked about at a time
@@ -48,22 +48,22 @@ struct TileList {
   const Params& params;
   int lane;
   int begin;
-  int left;            ///< tiles from here on have been asked about; at first the end
-  bool runs_next;      ///< runs are asked about before tiles
-  u32 found = 0;       ///< bit i: the tile of lane i is the list's, and not taken
-  TileNote note = {};  ///< of the lane's tile
+  int left;                        ///< tiles from here on have been asked about; at first the end
+  bool runs_next;                  ///< runs are asked about before tiles
+  u32 found = 0;                   ///< bit i: the tile of lane i is the list's, and not taken
+  TileDescriptor descriptor = {};  ///< of the lane's tile
 
   ATTNJIT_DEVICE TileList(const Rows& all, const Params& user, int lane_of_warp, int first, int end)
       : rows(all), params(user), lane(lane_of_warp), begin(first), left(end), runs_next(true) {}
 
   /// The next tile; none after the last. NOTE: to be called at one place, since it is as long as
   /// the mask's expression.
-  ATTNJIT_DEVICE TileNote take() {
+  ATTNJIT_DEVICE TileDescriptor take() {
     search();
     if (found == 0) return {};
     const int from = __ffs(static_cast<int>(found)) - 1;
-    TileNote taken;
-    taken.word = __shfl_sync(kAll, note.word, from);
+    TileDescriptor taken;
+    taken.word = __shfl_sync(kAll, descriptor.word, from);
     found &= found - 1;
     return taken;
   }
@@ -93,16 +93,16 @@ struct TileList {
         runs_next = false;
       } else {
         const u32 full_bits = __ballot_sync(kAll, visible.lo != 0 && whole);
-        note = {};
+        descriptor = {};
         // A tile a lane.
         const u32 seen = lane < kTiles ? any >> kGroups * lane : 0;
         const u32 full = lane < kTiles ? full_bits >> kGroups * lane : 0;
 #pragma unroll
         for (int group = 0; group < kGroups; ++group) {
-          note.add(group, (seen >> group & 1u) != 0, (full >> group & 1u) != 0);
+          descriptor.add(group, (seen >> group & 1u) != 0, (full >> group & 1u) != 0);
         }
-        if (note.is_tile()) note.set_tile(left - 1 - lane);
-        found = __ballot_sync(kAll, note.is_tile());
+        if (descriptor.is_tile()) descriptor.set_tile(left - 1 - lane);
+        found = __ballot_sync(kAll, descriptor.is_tile());
         left -= kTiles;
         // Where the farthest tile is hidden, more may be.
         runs_next = any >> (kTiles - 1) * kGroups == 0;

@@ -81,8 +81,8 @@ struct WorkTile {
   int head;       ///< of packed heads the first
   int first_row;  ///< negative in a head's first tile, where its rows are no whole number of tiles
   int tile_begin, tile_end;
-  // As published where tiles are listed, they are the first one's note (sm90/tile_notes.cuh).
-  // Where sequences differ in length (kLengthsDiffer): the tile's own.
+  // As published where tiles are listed, they are the first one's descriptor
+  // (sm90/tile_descriptors.cuh). Where sequences differ in length (kLengthsDiffer): the tile's own.
   int q_begin = 0;  ///< ragged: its first row in q and o
   int q_len = 0, kv_len = 0;
   int kv_begin = 0;   ///< ragged_kv: its first row in k and v; the producer's alone

@@ -2,7 +2,7 @@
 // The bits of a map: of blocks that are seen in part, which of their scores are visible.
 //
 // A kernel that walks the map reads them in the place of asking the mask. Arguments has
-//   int* kv_bits                    of each place of kv_indices a BlockNote
+//   int* kv_bits                    of each place of kv_indices a BlockDescriptor
 //   u32* block_bits, int bit_blocks   bits of as many blocks; 0: the map has none
 // A block's bits are four words of each of its rows. They are in the order in which the lanes of a
 // quad hold a row (common/quad_columns.cuh): bit i of word q is that of column 8 (i / 2) + 2 q +
@@ -24,12 +24,12 @@ constexpr int kBlockPlaceShift = 8;
 
 /// What is known of a block that is seen in part, in a word: where its bits lie, and what they come
 /// to in each quarter of 64 queries and 64 keys.
-struct BlockNote {
+struct BlockDescriptor {
   u32 word = ~0u;  ///< nothing is known
 
   ATTNJIT_DEVICE static constexpr u32 seen(int quarter) { return 1u << 2 * quarter; }
   ATTNJIT_DEVICE static constexpr u32 whole(int quarter) { return 2u << 2 * quarter; }
-  ATTNJIT_DEVICE static BlockNote of(u32 place, u32 quarters) {
+  ATTNJIT_DEVICE static BlockDescriptor of(u32 place, u32 quarters) {
     return {place << kBlockPlaceShift | quarters};
   }
   ATTNJIT_DEVICE u32 place() const { return word >> kBlockPlaceShift; }

@@ -42,13 +42,13 @@ struct Chunk {
   unsigned char status[kChunk];
   unsigned short undecided[kChunk];  ///< blocks that are asked about score by score
   int undecided_count;
-  /// Of such a block a BlockNote; until all of it was asked about, of each quarter whether a
+  /// Of such a block a BlockDescriptor; until all of it was asked about, of each quarter whether a
   /// visible score was found, and whether a hidden one.
-  u32 notes[kChunk];
+  u32 descriptors[kChunk];
 };
 
-constexpr u32 kSeenBits =
-    BlockNote::seen(0) | BlockNote::seen(1) | BlockNote::seen(2) | BlockNote::seen(3);
+constexpr u32 kSeenBits = BlockDescriptor::seen(0) | BlockDescriptor::seen(1) |
+                          BlockDescriptor::seen(2) | BlockDescriptor::seen(3);
 constexpr u32 kHiddenBits = kSeenBits << 1;
 
 /// A row of blocks: queries of one sequence and of the heads that share it.
@@ -181,8 +181,8 @@ struct BlockRow {
   /// known of it. A warp.
   ATTNJIT_DEVICE bool is_mixed(int number) const {
     if (is_kept(number)) return false;
-    u32* const note = chunk.notes + chunk.undecided[number];
-    const u32 known = __shfl_sync(kAll, lane == 0 ? atomicOr(note, 0u) : 0u, 0);
+    u32* const descriptor = chunk.descriptors + chunk.undecided[number];
+    const u32 known = __shfl_sync(kAll, lane == 0 ? atomicOr(descriptor, 0u) : 0u, 0);
     return (known & kSeenBits) != 0 && (known & kHiddenBits) != 0;
   }
 
@@ -227,7 +227,7 @@ struct BlockRow {
   /// it with the elements of arrays. A warp.
   ATTNJIT_DEVICE void find_out(int number, int strip_number, const WarpTile& strip,
                                BlockStatus said) const {
-    u32* const note = chunk.notes + chunk.undecided[number];
+    u32* const descriptor = chunk.descriptors + chunk.undecided[number];
     const bool kept = is_kept(number);
     u32 words[kRowWords] = {};
     if (strip.q_idx.lo <= strip.q_idx.hi) {
@@ -247,12 +247,13 @@ struct BlockRow {
       }
       // The lower half of each word is of the block's first 64 columns.
       u32 said_of_halves = 0;
-      if ((seen & 0xffffu) != 0) said_of_halves |= BlockNote::seen(0);
-      if ((seen >> 16) != 0) said_of_halves |= BlockNote::seen(1);
-      if ((hidden & 0xffffu) != 0) said_of_halves |= BlockNote::seen(0) << 1;
-      if ((hidden >> 16) != 0) said_of_halves |= BlockNote::seen(1) << 1;
+      if ((seen & 0xffffu) != 0) said_of_halves |= BlockDescriptor::seen(0);
+      if ((seen >> 16) != 0) said_of_halves |= BlockDescriptor::seen(1);
+      if ((hidden & 0xffffu) != 0) said_of_halves |= BlockDescriptor::seen(0) << 1;
+      if ((hidden >> 16) != 0) said_of_halves |= BlockDescriptor::seen(1) << 1;
       said_of_halves = __reduce_or_sync(kAll, said_of_halves);
-      if (lane == 0) atomicOr(note, said_of_halves << 4 * (strip_number * kStrip / kQuarterSide));
+      if (lane == 0)
+        atomicOr(descriptor, said_of_halves << 4 * (strip_number * kStrip / kQuarterSide));
     }
     if constexpr (Config::kMapBits) {
       if (!kept) return;
@@ -274,7 +275,7 @@ struct BlockRow {
       if (mine) {
         chunk.undecided[count + __popc(found & ((1u << lane) - 1))] =
             static_cast<unsigned short>(block);
-        chunk.notes[block] = 0;
+        chunk.descriptors[block] = 0;
       }
       count += __popc(found);
     }
@@ -284,16 +285,18 @@ struct BlockRow {
   /// Says what an undecided block has come to be. A thread.
   ATTNJIT_DEVICE void decide(int number) const {
     const int block = chunk.undecided[number];
-    const u32 seen = chunk.notes[block] & kSeenBits, hidden = chunk.notes[block] & kHiddenBits;
+    const u32 seen = chunk.descriptors[block] & kSeenBits,
+              hidden = chunk.descriptors[block] & kHiddenBits;
     chunk.status[block] = seen == 0 ? kHidden : hidden == 0 ? kSeenWhole : kSeenInPart;
     const u32 whole = (seen << 1) & ~hidden;
-    chunk.notes[block] =
-        is_kept(number) ? BlockNote::of(next_place + static_cast<u32>(number), seen | whole).word
-                        : BlockNote{}.word;
+    chunk.descriptors[block] =
+        is_kept(number)
+            ? BlockDescriptor::of(next_place + static_cast<u32>(number), seen | whole).word
+            : BlockDescriptor{}.word;
   }
 
-  /// Appends the blocks of a chunk that have a status to a list, and the notes of those that are
-  /// seen in part to theirs. A warp.
+  /// Appends the blocks of a chunk that have a status to a list, and the descriptors of those that
+  /// are seen in part to theirs. A warp.
   ATTNJIT_DEVICE int append(BlockStatus wanted, i64 list, int count, int first, int blocks) const {
     int* const indices =
         (wanted == kSeenInPart ? arguments.kv_indices : arguments.full_kv_indices) + list;
@@ -307,7 +310,7 @@ struct BlockRow {
         indices[place] = first + block;
         if constexpr (Config::kMapBits) {
           if (wanted == kSeenInPart && arguments.bit_blocks > 0) {
-            arguments.kv_bits[list + place] = static_cast<int>(chunk.notes[block]);
+            arguments.kv_bits[list + place] = static_cast<int>(chunk.descriptors[block]);
           }
         }
       }

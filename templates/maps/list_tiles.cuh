@@ -4,12 +4,11 @@
 //
 // Config: kThreads, kMapBits. Arguments: a map's, and
 //   const int* kv_bits; int bit_blocks   where Config::kMapBits (maps/block_bits.cuh), and
-//   int* list_notes              a BlockNote of each place, and row of blocks that a work tile has
-//   int *list_counts, *list        of each list its length, and list_places words
-//   int list_rows                  lists in all
-//   int lists_per_map              of a head
-//   int rows_per_list              rows of blocks that a work tile has: 1 or 2
-//   int list_places                blocks of the longest sequence
+//   int* list_descriptors              a BlockDescriptor of each place, and row of blocks that a
+//   work tile has int *list_counts, *list        of each list its length, and list_places words int
+//   list_rows                  lists in all int lists_per_map              of a head int
+//   rows_per_list              rows of blocks that a work tile has: 1 or 2 int list_places blocks
+//   of the longest sequence
 #pragma once
 
 #include "common/integers.cuh"
@@ -26,7 +25,7 @@ template <class Config>
 struct ListedChunk {
   static constexpr int kRows = 2;  ///< of blocks, of a work tile
   u32 flags[kListChunk];
-  u32 notes[Config::kMapBits ? kRows : 1][Config::kMapBits ? kListChunk : 1];
+  u32 descriptors[Config::kMapBits ? kRows : 1][Config::kMapBits ? kListChunk : 1];
 };
 
 /// Marks those of a row's blocks that are [first, first + kListChunk). All threads.
@@ -40,15 +39,15 @@ ATTNJIT_DEVICE void mark(ListedChunk<Config>& chunk, const BlockEntries& list, u
   }
 }
 
-/// Notes what is known of those that are seen in part, of which `of_row` has the notes. NOTE: a
-/// block may be named twice.
+/// Keeps what is known of those that are seen in part, of which `of_row` has the descriptors. NOTE:
+/// a block may be named twice.
 template <class Config>
-ATTNJIT_DEVICE void note(ListedChunk<Config>& chunk, const BlockEntries& list, const int* of_row,
-                         int row, int first) {
+ATTNJIT_DEVICE void describe(ListedChunk<Config>& chunk, const BlockEntries& list,
+                             const int* of_row, int row, int first) {
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < list.count; i += Config::kThreads) {
     const u32 place = static_cast<u32>(list.entries[i]) - static_cast<u32>(first);
-    if (place < kListChunk) atomicMin(&chunk.notes[row][place], static_cast<u32>(of_row[i]));
+    if (place < kListChunk) atomicMin(&chunk.descriptors[row][place], static_cast<u32>(of_row[i]));
   }
 }
 
@@ -65,10 +64,10 @@ ATTNJIT_DEVICE void list_tiles(const Arguments& arguments) {
     const int map = quotient(number, arguments.lists_per_map);
     const int first_row = (number - map * arguments.lists_per_map) * arguments.rows_per_list;
     int* const list = arguments.list + static_cast<i64>(number) * arguments.list_places;
-    int* notes = nullptr;
+    int* descriptors = nullptr;
     if constexpr (Config::kMapBits) {
-      notes = arguments.list_notes +
-              static_cast<i64>(number) * arguments.list_places * arguments.rows_per_list;
+      descriptors = arguments.list_descriptors +
+                    static_cast<i64>(number) * arguments.list_places * arguments.rows_per_list;
     }
     int count = 0;  // of the first warp
 #pragma unroll 1
@@ -76,7 +75,8 @@ ATTNJIT_DEVICE void list_tiles(const Arguments& arguments) {
 #pragma unroll 1
       for (int i = thread; i < kListChunk; i += Config::kThreads) {
         chunk.flags[i] = 0;
-        if constexpr (Config::kMapBits) chunk.notes[0][i] = chunk.notes[1][i] = BlockNote{}.word;
+        if constexpr (Config::kMapBits)
+          chunk.descriptors[0][i] = chunk.descriptors[1][i] = BlockDescriptor{}.word;
       }
       __syncthreads();
 #pragma unroll 1
@@ -89,7 +89,7 @@ ATTNJIT_DEVICE void list_tiles(const Arguments& arguments) {
         mark(chunk, in_part, ListedBlock::seen(i), first);
         if constexpr (Config::kMapBits) {
           if (arguments.bit_blocks > 0) {
-            note(chunk, in_part, arguments.kv_bits + row * places, i, first);
+            describe(chunk, in_part, arguments.kv_bits + row * places, i, first);
           }
         }
         mark(chunk,
@@ -109,8 +109,8 @@ ATTNJIT_DEVICE void list_tiles(const Arguments& arguments) {
             if constexpr (Config::kMapBits) {
 #pragma unroll 1
               for (int i = 0; i < arguments.rows_per_list; ++i) {
-                notes[place * arguments.rows_per_list + i] =
-                    static_cast<int>(chunk.notes[i][base + thread]);
+                descriptors[place * arguments.rows_per_list + i] =
+                    static_cast<int>(chunk.descriptors[i][base + thread]);
               }
             }
           }

@@ -10,7 +10,7 @@
 namespace attnjit {
 
 /// A KV tile of a map that has bits: a word more.
-struct MapTileNote : TileNote {
+struct MapTileDescriptor : TileDescriptor {
   static constexpr bool kHasBits = true;
   u32 bits = 0;  ///< one more than the place of its block's bits (maps/block_bits.cuh); 0: none
 };
@@ -18,32 +18,33 @@ struct MapTileNote : TileNote {
 /// As TileList (common/tile_list.cuh): the tiles of kTileN keys among [begin, end) that Rows see.
 /// All of Rows are of one row of blocks. Its two lists count as one, tile by tile: first those of
 /// blocks that are seen in part, then those of blocks that are seen whole; a partition's share is a
-/// run of it. What of a tile is seen by fewer rows and keys than a block has the block's note says,
-/// or, where the map has no bits of it, the mask, which is asked. A whole warp: a lane has a tile.
+/// run of it. What of a tile is seen by fewer rows and keys than a block has the block's descriptor
+/// says, or, where the map has no bits of it, the mask, which is asked. A whole warp: a lane has a
+/// tile.
 ///
 /// NOTE: a map says nothing that the launch relies on: entries that are no blocks are passed over,
 /// and so are tiles outside of [begin, end).
-template <int kTileN, class Note, class Mask, class Rows, class Params>
+template <int kTileN, class Descriptor, class Mask, class Rows, class Params>
 struct MapList {
   static_assert(kMapBlock % kTileN == 0, "a block is whole tiles");
-  static_assert(Rows::kGroups < Note::kMaxGroups, "a third group has no bits");
+  static_assert(Rows::kGroups < Descriptor::kMaxGroups, "a third group has no bits");
   static constexpr int kParts = kMapBlock / kTileN;
   static constexpr u32 kAll = 0xffffffffu;
 
   const Rows& rows;
   const Params& params;
   int lane;
-  KvTiles tiles;           ///< [begin, end)
-  BlockEntries in_part;    ///< blocks
-  BlockEntries whole;      ///< blocks
-  const int* block_notes;  ///< of those in part
-  int bit_blocks;          ///< 0: there are no notes
-  KvTiles share;           ///< of both lists' tiles, those that are not looked at yet
-  u32 found = 0;           ///< bit i: the tile of lane i is the list's, and not taken
-  Note note = {};          ///< of the lane's tile
+  KvTiles tiles;                 ///< [begin, end)
+  BlockEntries in_part;          ///< blocks
+  BlockEntries whole;            ///< blocks
+  const int* block_descriptors;  ///< of those in part
+  int bit_blocks;                ///< 0: there are no descriptors
+  KvTiles share;                 ///< of both lists' tiles, those that are not looked at yet
+  u32 found = 0;                 ///< bit i: the tile of lane i is the list's, and not taken
+  Descriptor descriptor = {};    ///< of the lane's tile
 
   ATTNJIT_DEVICE MapList(const Rows& all, const Params& user, int lane_of_warp, KvTiles among,
-                         BlockEntries seen_in_part, BlockEntries seen_whole, const int* notes,
+                         BlockEntries seen_in_part, BlockEntries seen_whole, const int* descriptors,
                          int blocks)
       : rows(all),
         params(user),
@@ -51,45 +52,45 @@ struct MapList {
         tiles(among),
         in_part(seen_in_part),
         whole(seen_whole),
-        block_notes(notes),
+        block_descriptors(descriptors),
         bit_blocks(blocks),
         share{0, (seen_in_part.count + seen_whole.count) * kParts} {}
 
   /// The next tile; none after the last. NOTE: to be called at one place, since it is as long as
   /// the mask's expression.
-  ATTNJIT_DEVICE Note take() {
+  ATTNJIT_DEVICE Descriptor take() {
     search();
     return take_found();
   }
 
  protected:
   /// The first tile that was found and not taken.
-  ATTNJIT_DEVICE Note take_found() {
+  ATTNJIT_DEVICE Descriptor take_found() {
     if (found == 0) return {};
     const int from = __ffs(static_cast<int>(found)) - 1;
-    Note taken;
-    taken.word = __shfl_sync(kAll, note.word, from);
-    if constexpr (Note::kHasBits) taken.bits = __shfl_sync(kAll, note.bits, from);
+    Descriptor taken;
+    taken.word = __shfl_sync(kAll, descriptor.word, from);
+    if constexpr (Descriptor::kHasBits) taken.bits = __shfl_sync(kAll, descriptor.bits, from);
     found &= found - 1;
     return taken;
   }
 
   /// What the map says of the block of an entry.
-  ATTNJIT_DEVICE BlockNote note_of_block(int entry, bool in_whole) const {
-    BlockNote known;
-    if constexpr (Note::kHasBits) {
-      if (!in_whole && bit_blocks > 0) known.word = static_cast<u32>(block_notes[entry]);
+  ATTNJIT_DEVICE BlockDescriptor block_descriptor(int entry, bool in_whole) const {
+    BlockDescriptor known;
+    if constexpr (Descriptor::kHasBits) {
+      if (!in_whole && bit_blocks > 0) known.word = static_cast<u32>(block_descriptors[entry]);
     }
     return known;
   }
   /// What Rows see of a tile; no tile where it is hidden from all.
-  ATTNJIT_DEVICE Note note_of(int tile, bool in_whole, BlockNote known) const {
+  ATTNJIT_DEVICE Descriptor tile_descriptor(int tile, bool in_whole, BlockDescriptor known) const {
     TileCoord at = rows.tile();
     const int first = tile * kTileN;
     const bool ends = at.kv_len - first < kTileN;
     at.kv_idx = {first, ends ? at.kv_len - 1 : first + kTileN - 1};
-    Note made;
-    const bool has_bits = Note::kHasBits && known.has_bits(bit_blocks);
+    Descriptor made;
+    const bool has_bits = Descriptor::kHasBits && known.has_bits(bit_blocks);
     const int column = first % kMapBlock;
 #pragma unroll 1
     for (int group = 0; group < Rows::kGroups; ++group) {
@@ -109,7 +110,7 @@ struct MapList {
       made.set_tile(tile);
       made.set_of_whole_block(in_whole);
     }
-    if constexpr (Note::kHasBits) {
+    if constexpr (Descriptor::kHasBits) {
       if (has_bits) made.bits = known.place() + 1;
     }
     return made;
@@ -121,7 +122,7 @@ struct MapList {
 #pragma unroll 1
     while (found == 0 && share.begin < share.end) {
       const int place = share.begin + lane;
-      note = {};
+      descriptor = {};
       if (place < share.end) {
         const bool in_whole = place >= in_part.count * kParts;
         const int entry = place / kParts - (in_whole ? in_part.count : 0);
@@ -129,11 +130,12 @@ struct MapList {
         // NOTE: unsigned, and compared before it is multiplied: an entry may be any number.
         if (static_cast<u32>(block) < static_cast<u32>(ceil_div(tiles.end, kParts))) {
           const int tile = block * kParts + place % kParts;
-          const BlockNote known = note_of_block(entry, in_whole);
-          if (tile >= tiles.begin && tile < tiles.end) note = note_of(tile, in_whole, known);
+          const BlockDescriptor known = block_descriptor(entry, in_whole);
+          if (tile >= tiles.begin && tile < tiles.end)
+            descriptor = tile_descriptor(tile, in_whole, known);
         }
       }
-      found = __ballot_sync(kAll, note.is_tile());
+      found = __ballot_sync(kAll, descriptor.is_tile());
       share.begin += 32;
     }
   }
@@ -144,14 +146,14 @@ struct MapList {
 /// those that are not looked at yet.
 template <class List>
 struct SortedMapList : List {
-  using Note = decltype(List::note);
+  using Descriptor = decltype(List::descriptor);
   using List::kAll;
   using List::kParts;
 
   ATTNJIT_DEVICE explicit SortedMapList(const List& list) : List(list) {}
 
   /// As MapList::take().
-  ATTNJIT_DEVICE Note take() {
+  ATTNJIT_DEVICE Descriptor take() {
     search();
     return this->take_found();
   }
@@ -189,11 +191,12 @@ struct SortedMapList : List {
           }
         }
       }
-      this->note = {};
+      this->descriptor = {};
       if (entry >= 0 && tile >= tiles.begin) {
-        this->note = this->note_of(tile, in_whole, this->note_of_block(entry, in_whole));
+        this->descriptor =
+            this->tile_descriptor(tile, in_whole, this->block_descriptor(entry, in_whole));
       }
-      this->found = __ballot_sync(kAll, this->note.is_tile());
+      this->found = __ballot_sync(kAll, this->descriptor.is_tile());
       tiles.end -= 32;
     }
   }

@@ -37,7 +37,7 @@
 //   const int *list_counts, *list
 //   int map_batches, map_heads, heads_per_map, lists_per_map, rows_per_list, list_places
 // and where Config::kMapBits, of its bits (maps/block_bits.cuh)
-//   const int* list_notes; const u32* block_bits; int bit_blocks
+//   const int* list_descriptors; const u32* block_bits; int bit_blocks
 // and always
 //   float scale
 //   unsigned* wait_records                           where Config::kDebugWaits

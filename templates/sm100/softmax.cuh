@@ -204,7 +204,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       bool hidden = false;
       bool asked = true;
       [[maybe_unused]] bool whole = false;  // by the map, whatever the mask shows
-      [[maybe_unused]] BlockNote note;
+      [[maybe_unused]] BlockDescriptor descriptor;
       if constexpr (Config::kMapped) {
         const ListedBlock block = listed_block<Config>(work, place, arguments);
         const int block_row = work.num_qo == 2 && arguments.rows_per_list == 2 ? warpgroup : 0;
@@ -213,11 +213,11 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
         partial = !whole || work.kv_len - first_kv < Config::kTileN;
         asked = !whole && !hidden;
         if constexpr (Config::kMapBits) {
-          if (asked) note = listed_note<Config>(work, place, block_row, arguments);
-          if (note.has_bits(arguments.bit_blocks)) {
+          if (asked) descriptor = listed_descriptor<Config>(work, place, block_row, arguments);
+          if (descriptor.has_bits(arguments.bit_blocks)) {
             const IntRange shown =
-                note.visible(first % kMapBlock, first % kMapBlock + last - first,
-                             first_kv % kMapBlock, first_kv % kMapBlock + Config::kTileN - 1);
+                descriptor.visible(first % kMapBlock, first % kMapBlock + last - first,
+                                   first_kv % kMapBlock, first_kv % kMapBlock + Config::kTileN - 1);
             partial = shown.lo == 0 || work.kv_len - first_kv < Config::kTileN;
             hidden = shown.hi == 0;
             asked = false;
@@ -242,14 +242,14 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       u32 words[kBatches];
       bool score_by_score = partial;  // the mask is asked
       if constexpr (Config::kMapBits) {
-        if (partial && note.has_bits(arguments.bit_blocks)) {
+        if (partial && descriptor.has_bits(arguments.bit_blocks)) {
           score_by_score = false;
           // NOTE: rows that the sequence has not are read as well: they are the block's.
-          words_of_block(
-              words,
-              arguments.block_bits +
-                  (static_cast<i64>(note.place()) * kMapBlock + position % kMapBlock) * kRowWords,
-              first_kv % kMapBlock, work.kv_len - first_kv);
+          words_of_block(words,
+                         arguments.block_bits + (static_cast<i64>(descriptor.place()) * kMapBlock +
+                                                 position % kMapBlock) *
+                                                    kRowWords,
+                         first_kv % kMapBlock, work.kv_len - first_kv);
         }
       }
       if constexpr (Config::kMapped) {

@@ -128,11 +128,12 @@ ATTNJIT_DEVICE ListedBlock listed_block(const WorkTile& work, int place,
 }
 /// What the map knows of that block, for one of the work tile's rows of blocks.
 template <class Config, class Arguments>
-ATTNJIT_DEVICE BlockNote listed_note(const WorkTile& work, int place, int block_row,
-                                     const Arguments& arguments) {
+ATTNJIT_DEVICE BlockDescriptor listed_descriptor(const WorkTile& work, int place, int block_row,
+                                                 const Arguments& arguments) {
   constexpr int kParts = kMapBlock / Config::kTileN;
   const i64 block = static_cast<i64>(work.list_row) * arguments.list_places + place / kParts;
-  return {static_cast<u32>(arguments.list_notes[block * arguments.rows_per_list + block_row])};
+  return {
+      static_cast<u32>(arguments.list_descriptors[block * arguments.rows_per_list + block_row])};
 }
 /// The KV tile at a place of what a work tile walks: of its list, where it has one.
 template <class Config, class Arguments>

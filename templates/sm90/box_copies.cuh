@@ -117,7 +117,7 @@ struct BoxCopies {
     using Copies = CopiesOf<Config, true>;
     Ring& ring = Config::kUpcastsKv ? raw_k_ring : k_ring;
     load_kv<Copies>(ring, arguments.k_map, Copies::full(smem, ring.stage), tile, place);
-    // A list's notes lie with the stages of K (sm90/tile_notes.cuh).
+    // A list's descriptors lie with the stages of K (sm90/tile_descriptors.cuh).
     if constexpr (Config::kUpcastsKv) k_ring.advance(Config::kStages);
   }
   ATTNJIT_DEVICE void load_v(int tile, int place) {

@@ -61,7 +61,7 @@ namespace attnjit::sm90 {
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
 ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
   static_assert(Config::kListed == (Mask::kListed || Config::kMapped),
-                "the plan has room for the notes of a list");
+                "the plan has room for the descriptors of a list");
   extern __shared__ __align__(kSwizzlePeriod) unsigned char dynamic_smem[];
   const Smem<Config> smem(shared_address(dynamic_smem), arguments);
   const int warpgroup = warp_uniform(static_cast<int>(threadIdx.x >> 7));

@@ -288,10 +288,11 @@ struct LayoutOf {
                 "the rows of a work tile are of one row of a map's blocks");
   static_assert(
       !Config::kListed ||
-          (Config::kNotesOffset >=
+          (Config::kDescriptorsOffset >=
                Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers &&
-           Config::kBarrierOffset >= Config::kNotesOffset + Config::kNoteBytes * Config::kStages),
-      "a note for each stage of K lies between the published work and the barriers");
+           Config::kBarrierOffset >=
+               Config::kDescriptorsOffset + Config::kDescriptorBytes * Config::kStages),
+      "a descriptor for each stage of K lies between the published work and the barriers");
   static_assert(stash_fits<Config>(),
                 "what consumers stash lies between the published work and the barriers");
   static_assert(Config::kBarrierOffset % 8 == 0 &&
@@ -353,8 +354,8 @@ struct Smem : CtaMemory<Config> {
     return key_scales(Layout::kKeyScalesBuffers) + kScaledTileBytes * stage;
   }
   /// What the producer says of the K of a stage, where the mask's tiles are listed.
-  ATTNJIT_DEVICE u32 note(int stage) const {
-    return base + Config::kNotesOffset + Config::kNoteBytes * stage;
+  ATTNJIT_DEVICE u32 descriptor(int stage) const {
+    return base + Config::kDescriptorsOffset + Config::kDescriptorBytes * stage;
   }
   ATTNJIT_DEVICE u32 work(int stage, int consumer) const {
     return base + Config::kWorkOffset +

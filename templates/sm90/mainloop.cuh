@@ -13,7 +13,7 @@
 #include "sm90/products.cuh"
 #include "sm90/score_registers.cuh"
 #include "sm90/softmax.cuh"
-#include "sm90/tile_notes.cuh"
+#include "sm90/tile_descriptors.cuh"
 
 namespace attnjit::sm90 {
 
@@ -37,14 +37,14 @@ using WarpFlagOf = Either<rematerializes_rows<Config>(), WarpFlag, bool>;
 /// the last to the first.
 template <class Config, class ScoreMod>
 struct QueryRows {
-  WorkTile work;            ///< as published: what the whole CTA walks
-  WorkTile own;             ///< with the KV tiles that these rows see
-  KvRange core;             ///< KV tiles inside it need no mask
-  int index;                ///< the KV tile that is next
-  NoteOf<Config> note;      ///< of the tile, where tiles are listed
-  NoteOf<Config> next;      ///< of the one after it
-  WarpFlagOf<Config> turn;  ///< listed: it is not the first of the work tile
-  int first_row;            ///< the first of the thread's two rows, which are 8 apart
+  WorkTile work;                    ///< as published: what the whole CTA walks
+  WorkTile own;                     ///< with the KV tiles that these rows see
+  KvRange core;                     ///< KV tiles inside it need no mask
+  int index;                        ///< the KV tile that is next
+  DescriptorOf<Config> descriptor;  ///< of the tile, where tiles are listed
+  DescriptorOf<Config> next;        ///< of the one after it
+  WarpFlagOf<Config> turn;          ///< listed: it is not the first of the work tile
+  int first_row;                    ///< the first of the thread's two rows, which are 8 apart
   u32 q_address;
   ScoreTile scores;
   typename ScoreMod::State state[2];
@@ -68,7 +68,7 @@ template <class Config, class Mask, class ScoreMod, class Arguments, class Param
 struct Mainloop {
   using Layout = LayoutOf<Config>;
   using Rows = QueryRows<Config, ScoreMod>;
-  using Note = NoteOf<Config>;
+  using Descriptor = DescriptorOf<Config>;
   using Scores = float[Config::kTileN / 2];
   using Bits = ColumnBits<Config::kTileN / 2>;
   /// Whether bits of a masked tile are found before there are scores, and not with them: of masks
@@ -151,8 +151,8 @@ struct Mainloop {
     return rank;
   }
 
-  /// Which group's bits of a note are its own. NOTE: of a number that stays as it is ptxas keeps
-  /// the bits, for which registers lack where K and V are upcast and sequences differ.
+  /// Which group's bits of a descriptor are its own. NOTE: of a number that stays as it is ptxas
+  /// keeps the bits, for which registers lack where K and V are upcast and sequences differ.
   ATTNJIT_DEVICE int row_group_mask_bits() const {
     constexpr bool kMade = stashes_work<Config>() && Config::kUpcastsKv && kLengthsDiffer<Config>;
     return kMade ? static_cast<int>(opaque(static_cast<u32>(rank))) : rank;
@@ -251,11 +251,11 @@ struct Mainloop {
   }
 
   ATTNJIT_DEVICE bool is_masked(const Rows& rows) const {
-    return Config::kListed ? !rows.note.full(row_group_mask_bits()) : !rows.in_core();
+    return Config::kListed ? !rows.descriptor.full(row_group_mask_bits()) : !rows.in_core();
   }
   /// Whether the map has bits of the tile, which these rows see in part.
   ATTNJIT_DEVICE bool has_bits(const Rows& rows) const {
-    if constexpr (Config::kMapBits) return is_masked(rows) && rows.note.bits != 0;
+    if constexpr (Config::kMapBits) return is_masked(rows) && rows.descriptor.bits != 0;
     return false;
   }
   /// Whether the mask is asked about the tile.
@@ -264,8 +264,9 @@ struct Mainloop {
   ATTNJIT_DEVICE void read_bits(Bits& bits, const Rows& rows) const {
     if constexpr (Config::kMapBits) {
       constexpr int kTileBits = Config::kTileN / kQuad;
-      const u32* const block =
-          arguments.block_bits + static_cast<i64>(rows.note.bits - 1) * kBlockWords + (lane & 3);
+      const u32* const block = arguments.block_bits +
+                               static_cast<i64>(rows.descriptor.bits - 1) * kBlockWords +
+                               (lane & 3);
       const int first = rows.index % (kMapBlock / Config::kTileN) * kTileBits;
       const int first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
       for_both_rows<loops_over_rows<Config>()>([&](int half) {
@@ -284,7 +285,7 @@ struct Mainloop {
     rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
     if constexpr (Config::kMapped && !Mask::kHidesNothing) {
       // Of a block that is seen whole, whatever the mask shows of it, the tile ends past the keys.
-      if (rows.note.of_whole_block()) {
+      if (rows.descriptor.of_whole_block()) {
         interval_columns<NullMask, Config::kTileN / 2>(bits, rows.scores, params);
         return;
       }
@@ -365,12 +366,13 @@ struct Mainloop {
 
   // What the producer publishes with a K of the tile after it is read while there is K, and known
   // to the warp once its products are issued: nothing waits for it.
-  ATTNJIT_DEVICE Note read_note() const {
-    if constexpr (Config::kListed) return load_note<Note>(smem.note(k_ring.stage), lane);
+  ATTNJIT_DEVICE Descriptor read_descriptor() const {
+    if constexpr (Config::kListed)
+      return load_descriptor<Descriptor>(smem.descriptor(k_ring.stage), lane);
     return {};
   }
-  ATTNJIT_DEVICE void look_ahead(Rows& rows, Note note) {
-    if constexpr (Config::kListed) rows.next = note_of_warp(note);
+  ATTNJIT_DEVICE void look_ahead(Rows& rows, Descriptor descriptor) {
+    if constexpr (Config::kListed) rows.next = descriptor_of_warp(descriptor);
   }
 
   /// A tile by itself: P V of the tile before, unless there is none, then S, then the softmax.
@@ -381,7 +383,7 @@ struct Mainloop {
       if (has_bits(rows)) read_bits(bits, rows);
     }
     await_k();
-    const Note note = read_note();
+    const Descriptor descriptor = read_descriptor();
     if (!none_before) {
       await_turn<Config>(rank);
       if constexpr (Config::kListed) {
@@ -395,11 +397,11 @@ struct Mainloop {
     } else if (Config::kListed && rows.turn) {
       await_turn<Config>(rank);
     }
-    scores_alone(rows, bits, note, !none_before || (Config::kListed && rows.turn),
+    scores_alone(rows, bits, descriptor, !none_before || (Config::kListed && rows.turn),
                  Config::kListed && !none_before);
   }
   /// S and the softmax of such a tile, whose K is there.
-  ATTNJIT_DEVICE void scores_alone(Rows& rows, Bits& bits, Note note, bool passes_turn,
+  ATTNJIT_DEVICE void scores_alone(Rows& rows, Bits& bits, Descriptor descriptor, bool passes_turn,
                                    bool releases_v) {
     Scores s;
     float correction[2];
@@ -408,7 +410,7 @@ struct Mainloop {
     if (passes_turn) pass_turn<Config>(turn_after());
     find_q(rows);
     key_scales.await();
-    look_ahead(rows, note);
+    look_ahead(rows, descriptor);
     if constexpr (asks_first()) {
       if (asks(rows)) ask_mask(bits, rows);
     }
@@ -437,7 +439,7 @@ struct Mainloop {
       if (masked) read_bits(bits, rows);
     }
     await_k();
-    const Note note = read_note();
+    const Descriptor descriptor = read_descriptor();
     await_turn<Config>(rank);
     pin_probabilities(rows);
     wgmma_fence();
@@ -449,7 +451,7 @@ struct Mainloop {
     find_q(rows);
     key_scales.await();
     key_scales.begin(lane);
-    look_ahead(rows, note);
+    look_ahead(rows, descriptor);
     if constexpr (asks_first() && !Config::kMapBits) {
       if (masked) ask_mask(bits, rows);
     }
@@ -493,8 +495,8 @@ struct Mainloop {
     if (!kTurnFirst && turn) take_turn();
   }
   /// The same of a listed one.
-  ATTNJIT_DEVICE void pass_tile(Rows& rows, Note note) {
-    look_ahead(rows, note);
+  ATTNJIT_DEVICE void pass_tile(Rows& rows, Descriptor descriptor) {
+    look_ahead(rows, descriptor);
     if (!rows.next.is_tile()) release_q_early();
     skip_tile(rows.turn);
   }
@@ -559,22 +561,22 @@ struct Mainloop {
     }
   }
 
-  /// The KV tiles of the producer's list, each as its note says; of those that others' rows see,
-  /// these may not see all. NOTE: compile time counts each copy of a tile's code. Masked tiles
+  /// The KV tiles of the producer's list, each as its descriptor says; of those that others' rows
+  /// see, these may not see all. NOTE: compile time counts each copy of a tile's code. Masked tiles
   /// stand at one place, with P V of the tile before, which is also what multiplies that where
   /// these rows see no more. Full tiles have a loop of their own: what does not change within it is
   /// computed before it. So do those of which a map has bits: masks that need a map may have many.
   ATTNJIT_DEVICE void walk_list(Rows& rows) {
     WarpFlagOf<Config> left;  // P of a tile is to be multiplied yet
     left = false;
-    rows.next = first_note<Note>(rows.work);
+    rows.next = first_descriptor<Descriptor>(rows.work);
     rows.turn = false;
     if (!rows.next.is_tile()) release_q_early();
     while (rows.next.is_tile() || left) {
-      rows.note = rows.next;
-      rows.index = rows.note.tile();
-      const bool sees = rows.note.seen(row_group_mask_bits());
-      if (!ScoreMod::kInterprets && sees && left && rows.note.full(row_group_mask_bits())) {
+      rows.descriptor = rows.next;
+      rows.index = rows.descriptor.tile();
+      const bool sees = rows.descriptor.seen(row_group_mask_bits());
+      if (!ScoreMod::kInterprets && sees && left && rows.descriptor.full(row_group_mask_bits())) {
         while (true) {
           tile(rows, false);
           if (!rows.next.full(row_group_mask_bits())) break;
@@ -584,10 +586,10 @@ struct Mainloop {
         tile(rows, true);
       } else if constexpr (kOnePv) {
         Bits bits;
-        Note note = {};
-        if (rows.note.is_tile()) {
+        Descriptor descriptor = {};
+        if (rows.descriptor.is_tile()) {
           await_k();
-          note = read_note();
+          descriptor = read_descriptor();
         }
         if (sees && rows.turn) await_turn<Config>(rank);
         if (left) {
@@ -597,10 +599,10 @@ struct Mainloop {
           if (!sees) end_pv();
         }
         if (sees) {
-          scores_alone(rows, bits, note, rows.turn, left);
+          scores_alone(rows, bits, descriptor, rows.turn, left);
           release_q_late();
-        } else if (rows.note.is_tile()) {
-          pass_tile(rows, note);
+        } else if (rows.descriptor.is_tile()) {
+          pass_tile(rows, descriptor);
         }
         left = sees;
       } else if (sees) {
@@ -610,9 +612,9 @@ struct Mainloop {
       } else {
         if (left) last_product(rows);
         left = false;
-        if (!rows.note.is_tile()) return;
+        if (!rows.descriptor.is_tile()) return;
         await_k();
-        pass_tile(rows, read_note());
+        pass_tile(rows, read_descriptor());
       }
       rows.turn = true;
     }

@@ -108,7 +108,7 @@ struct RowCopies {
     load_kv<CopiesOf<Config, true>, Config::kQkDepth>(
         ring, arguments.k + kv_head * arguments.k_head_bytes, arguments.k_page_bytes,
         arguments.k_row_bytes, tile, place);
-    // A list's notes lie with the stages of K (sm90/tile_notes.cuh).
+    // A list's descriptors lie with the stages of K (sm90/tile_descriptors.cuh).
     if constexpr (Config::kUpcastsKv) k_ring.advance(Config::kStages);
   }
   ATTNJIT_DEVICE void load_v(int tile, Place place) {

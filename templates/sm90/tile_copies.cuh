@@ -3,7 +3,7 @@
 // length, and nothing is rewritten on its way.
 #pragma once
 
-#include "sm90/tile_notes.cuh"
+#include "sm90/tile_descriptors.cuh"
 
 namespace attnjit::sm90 {
 
@@ -33,12 +33,12 @@ struct TileCopies {
                          rows_of_positions<Config>(arguments.q_len) <= Config::kTileM);
 
   /// Loads the next K when there is room for it, and says with it which tile comes after.
-  template <class Note>
-  ATTNJIT_DEVICE void load_k(const TilePlace& place, Note after) {
+  template <class Descriptor>
+  ATTNJIT_DEVICE void load_k(const TilePlace& place, Descriptor after) {
     const int stage = k_ring.stage;
     smem.wait(smem.k_empty(stage), k_ring.parity ^ 1);
     if (elect_one()) {
-      store_note(smem.note(stage), after);
+      store_descriptor(smem.descriptor(stage), after);
       load<CopiesOf<Config, true>>(stage, arguments.k_map, place);
     }
     __syncwarp();

@@ -9,7 +9,7 @@
 #include "sm90/published_list.cuh"
 #include "sm90/query_copies.cuh"
 #include "sm90/tile_copies.cuh"
-#include "sm90/tile_notes.cuh"
+#include "sm90/tile_descriptors.cuh"
 #include "sm90/warp_scheduler.cuh"
 
 namespace attnjit::sm90 {
@@ -19,7 +19,7 @@ namespace attnjit::sm90 {
 template <class Config, class Mask, class Copies, class List, class Arguments, class Params>
 struct WarpProducer {
   using Layout = LayoutOf<Config>;
-  using Note = NoteOf<Config>;
+  using Descriptor = DescriptorOf<Config>;
 
   const Smem<Config>& smem;
   const Arguments& arguments;
@@ -52,11 +52,11 @@ struct WarpProducer {
   }
 
   /// Says with the K that is loaded next which tile comes after it.
-  ATTNJIT_DEVICE void publish_note(Note after) {
+  ATTNJIT_DEVICE void publish_descriptor(Descriptor after) {
     const int stage = copies.k_ring.stage;
     smem.wait(smem.k_empty(stage), copies.k_ring.parity ^ 1);
     if (warp != 0 || lane != 0) return;
-    store_note(smem.note(stage), after);
+    store_descriptor(smem.descriptor(stage), after);
     // NOTE: copies of rows arrive when they are there, which says nothing of this store. TMA's
     // bytes are expected by this thread, after it; so are rows that are rewritten.
     if constexpr (Config::kRowCopies && !kLandsRaw<Config, true>) {
@@ -70,18 +70,18 @@ struct WarpProducer {
     if constexpr (Config::kMapped) {
       const i64 row = map_row<Config>(work, arguments);
       const int places = arguments.map_kv_blocks;
-      const int* notes = nullptr;
+      const int* descriptors = nullptr;
       int bit_blocks = 0;
       if constexpr (Config::kMapBits) {
-        notes = arguments.kv_bits + row * places;
+        descriptors = arguments.kv_bits + row * places;
         bit_blocks = arguments.bit_blocks;
       }
-      using Blocks = MapList<Config::kTileN, Note, Mask, Rows, Params>;
+      using Blocks = MapList<Config::kTileN, Descriptor, Mask, Rows, Params>;
       Blocks list(
           rows, params, lane, {work.tile_begin, work.tile_end},
           BlockEntries::of(arguments.kv_num_blocks, arguments.kv_indices, row, places),
           BlockEntries::of(arguments.full_kv_num_blocks, arguments.full_kv_indices, row, places),
-          notes, bit_blocks);
+          descriptors, bit_blocks);
       if constexpr (kPartsOfMap<Config>) {
         list.share = part_of<Config>(list.share, work.partition, arguments);
       }
@@ -107,13 +107,13 @@ struct WarpProducer {
   /// The same of a listed one, of which an expression says more. NOTE: a tile that some rows see
   /// whole is not asked about, nor is one of which a map says so, whatever the mask shows.
   template <class Rows>
-  ATTNJIT_DEVICE auto place_of_listed(const Rows& rows, Note note) const {
-    bool whole = Config::kMapped && note.of_whole_block();
+  ATTNJIT_DEVICE auto place_of_listed(const Rows& rows, Descriptor descriptor) const {
+    bool whole = Config::kMapped && descriptor.of_whole_block();
     if constexpr (!Config::kMapped) {
 #pragma unroll
-      for (int group = 0; group < Rows::kGroups; ++group) whole |= note.full(group);
+      for (int group = 0; group < Rows::kGroups; ++group) whole |= descriptor.full(group);
     }
-    return copies.place_of(note.tile(), [&](int key, int count) {
+    return copies.place_of(descriptor.tile(), [&](int key, int count) {
       if (Mask::kFromZero || whole) return true;
       TileCoord at = rows.tile();
       at.q_idx = rows.all_q_idx();
@@ -127,29 +127,30 @@ struct WarpProducer {
   ATTNJIT_DEVICE void load_listed() {
     const ConsumerRows<Config, Arguments> rows{work, arguments};
     auto tiles = list_of(rows);
-    Note note = {}, next = {};  // K of `note` is on its way, that of `next` is to be loaded
+    Descriptor descriptor = {},
+               next = {};  // K of `descriptor` is on its way, that of `next` is to be loaded
     typename Copies::Place place = {};
     bool begun = false, q_loaded = false;
 #pragma unroll 1
     while (true) {
-      const Note after = tiles.take();
+      const Descriptor after = tiles.take();
       if (!begun) {
         begun = true;
         next = after;
-        set_first_note(work, next);
+        set_first_descriptor(work, next);
         continue;
       }
       typename Copies::Place next_place = {};
       if (next.is_tile()) {
         next_place = place_of_listed(rows, next);
-        publish_note(after);
+        publish_descriptor(after);
         copies.load_k(next.tile(), next_place);
       }
       if (!q_loaded) load_q(!next.is_tile());
       q_loaded = true;
-      if (note.is_tile()) copies.load_v(note.tile(), place);
+      if (descriptor.is_tile()) copies.load_v(descriptor.tile(), place);
       if (!next.is_tile()) break;
-      note = next;
+      descriptor = next;
       next = after;
       place = next_place;
     }
@@ -165,15 +166,15 @@ struct WarpProducer {
       smem.next_work_tile();
       const ConsumerRows<Config, Arguments> rows{work, arguments};
       auto tiles = list_of(rows);
-      Note next = {};  // of the K that is to be loaded
+      Descriptor next = {};  // of the K that is to be loaded
       bool begun = false, q_loaded = false;
 #pragma unroll 1
       while (true) {
-        const Note after = tiles.take();
+        const Descriptor after = tiles.take();
         if (!begun) {
           begun = true;
           next = after;
-          set_first_note(work, next);
+          set_first_descriptor(work, next);
           if (next.is_tile()) continue;
         }
         if constexpr (requires { list.claim(); }) {

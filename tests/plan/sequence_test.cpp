@@ -42,10 +42,11 @@ TEST(Sequence, WorkspacesHaveTheirNames) {
     EXPECT_EQ(is_zeroed(id), id == WorkspaceId::kClaims || id == WorkspaceId::kWaitRecords)
         << names.back();
   }
-  EXPECT_EQ(names, (std::vector<std::string>{
-                       "claims", "partial_o", "partial_lse", "map_kv_num_blocks", "map_kv_indices",
-                       "map_full_kv_num_blocks", "map_full_kv_indices", "map_kv_bits",
-                       "map_block_bits", "list_counts", "list", "list_notes", "wait_records"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"claims", "partial_o", "partial_lse", "map_kv_num_blocks",
+                                      "map_kv_indices", "map_full_kv_num_blocks",
+                                      "map_full_kv_indices", "map_kv_bits", "map_block_bits",
+                                      "list_counts", "list", "list_descriptors", "wait_records"}));
 }
 
 TEST(Sequence, EveryKernelAndWorkspaceIsFoundByItsMeaning) {

@@ -177,8 +177,9 @@ TEST(Sm90Plan, TilesOfExpressionsAreListed) {
     EXPECT_EQ(sm90.num_consumers, causal.sm90->num_consumers);
     const auto constants = constants_of(plan);
     EXPECT_EQ(constants.at("kListed"), "true");
-    EXPECT_GE(std::stoi(constants.at("kBarrierOffset")) - std::stoi(constants.at("kNotesOffset")),
-              4 * sm90.num_stages);
+    EXPECT_GE(
+        std::stoi(constants.at("kBarrierOffset")) - std::stoi(constants.at("kDescriptorsOffset")),
+        4 * sm90.num_stages);
     EXPECT_EQ(std::stoi(constants.at("kBarrierOffset")) % 8, 0);
     // Who copies rows says of the tile by itself.
     for (const BarrierPlan& barrier : sm90.barriers.all()) {

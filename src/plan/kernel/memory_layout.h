@@ -35,7 +35,7 @@ enum class Region : std::uint8_t {
   kListed,
   kCursors,
   kStash,
-  kNotes,
+  kDescriptors,
   kRawWords,
   kWork,
   kTmemAddress,

@@ -29,7 +29,7 @@ constexpr std::array<WorkspaceRow, static_cast<std::size_t>(WorkspaceId::kCount)
     {WorkspaceId::kMapBlockBits, "map_block_bits"},
     {WorkspaceId::kListCounts, "list_counts"},
     {WorkspaceId::kList, "list"},
-    {WorkspaceId::kListNotes, "list_notes"},
+    {WorkspaceId::kListDescriptors, "list_descriptors"},
     {WorkspaceId::kWaitRecords, "wait_records", true},
 }};
 

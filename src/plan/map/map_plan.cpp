@@ -39,7 +39,7 @@ constexpr std::int64_t kMostBitBlocks = 1 << 14;
 constexpr std::int32_t kMostGivenBitBlocks = (1 << 24) - 1;
 constexpr int kListThreads = 128;
 constexpr std::array kListWorkspaces{WorkspaceId::kListCounts, WorkspaceId::kList,
-                                     WorkspaceId::kListNotes};
+                                     WorkspaceId::kListDescriptors};
 
 std::int64_t rows_of(const MaskMapShape& map) {
   return std::int64_t{map.batch} * map.heads * map.q_blocks;
@@ -212,7 +212,7 @@ void add_lists_of_blocks(const char* cuda_type, std::vector<KernelParameter>& pa
 void add_lists(const KernelPlan& plan, const char* cuda_type,
                std::vector<KernelParameter>& parameters) {
   for (const WorkspaceId list : kListWorkspaces) {
-    if (list == WorkspaceId::kListNotes && !map_has_bits(plan.spec)) continue;
+    if (list == WorkspaceId::kListDescriptors && !map_has_bits(plan.spec)) continue;
     parameters.push_back(workspace_parameter(plan, list, cuda_type));
   }
 }
@@ -344,7 +344,7 @@ void add_map_workspaces(KernelPlan& plan) {
   }
   if (!has_lists(plan.spec)) return;
   for (const WorkspaceId list : kListWorkspaces) {
-    if (bits || list != WorkspaceId::kListNotes) plan.workspaces.push_back(list);
+    if (bits || list != WorkspaceId::kListDescriptors) plan.workspaces.push_back(list);
   }
 }
 
@@ -493,8 +493,8 @@ Status fill_map_launches(const KernelPlan& plan, const LaunchRequest& request,
     set_bytes(plan, WorkspaceId::kListCounts, lists * kWordBytes, sequence);
     set_bytes(plan, WorkspaceId::kList, lists * places * kWordBytes, sequence);
     if (plan.map->bits) {
-      set_bytes(plan, WorkspaceId::kListNotes, lists * places * request.rows_per_list * kWordBytes,
-                sequence);
+      set_bytes(plan, WorkspaceId::kListDescriptors,
+                lists * places * request.rows_per_list * kWordBytes, sequence);
     }
     return rows_launch(plan, KernelId::kMapLists, request, lists, sequence.launches[next]);
   }

@@ -88,7 +88,8 @@ constexpr Sm90Row<Tile> kTiles[] = {
     {{kCapped}, {64, 4, 2, false}},
     {{kTo96 | kLight}, {96, 2, 2, true}},
     {{kTo128, kLight}, {128, 2, 2, false}},
-    // Fewer and longer tiles where most are whole, and each costs a note. Pages seldom divide 80.
+    // Fewer and longer tiles where most are whole, and each costs a descriptor. Pages seldom
+    // divide 80.
     // Four stages where Q leaves room: of pages and ragged batches.
     {{kTo128 | kNoMask, kPaged}, {80, 3, 2, true}},
     {{kTo128 | kNoMask}, {64, 3, 2, true}},

@@ -59,9 +59,9 @@ std::int64_t stash_bytes(const Sm90Plan& plan) {
   return plan.stashes_work ? std::int64_t{kSm90StashBytes} * 4 * plan.num_consumers : 0;
 }
 
-/// Of all notes. Barriers follow, of 8 bytes each.
-int notes_bytes(const Sm90Plan& plan) {
-  return plan.listed ? round_up(plan.note_bytes() * plan.num_stages, 8) : 0;
+/// Of all descriptors. Barriers follow, of 8 bytes each.
+int descriptors_bytes(const Sm90Plan& plan) {
+  return plan.listed ? round_up(plan.descriptor_bytes() * plan.num_stages, 8) : 0;
 }
 
 /// Raw tiles, of K and of V.
@@ -82,7 +82,7 @@ void add_barriers(const Sm90Plan& plan, BarrierList& barriers) {
   const int of_kv = plan.spec->copies_rows ? copying_threads : kProducer;
   const bool rewrites = plan.num_raw_stages > 0;
   // Who copies rows publishes the tile by itself, and of rows how many keys there are.
-  const int of_note = plan.spec->copies_rows && plan.listed ? 1 : 0;
+  const int described = plan.spec->copies_rows && plan.listed ? 1 : 0;
   const int of_rows = plan.spec->copies_rows ? copying_threads + 1 : kProducer;
   const auto add_q = [&](const char* constant, const char* state, int arrivals) {
     barriers.start(constant);
@@ -94,7 +94,7 @@ void add_barriers(const Sm90Plan& plan, BarrierList& barriers) {
   add_q("kBarQFull", "full", kProducer);
   add_q("kBarQEmpty", "empty", kConsumerWarps);
   barriers.add_group("kBarKFull", "K {} full",
-                     plan.spec->upcasts_kv ? kSm90KRewriters : of_kv + of_note, plan.num_stages);
+                     plan.spec->upcasts_kv ? kSm90KRewriters : of_kv + described, plan.num_stages);
   barriers.add_group("kBarKEmpty", "K {} empty", all_warps, plan.num_stages);
   barriers.add_group("kBarVFull", "V {} full", rewrites ? kSm90VRewriters : of_kv,
                      plan.num_v_stages);
@@ -162,7 +162,7 @@ void sm90_size_tiles(Sm90Plan& plan) {
   // Barriers and what is published of work tiles.
   const std::int64_t other_bytes =
       8 * (4 * 3 + 4 * kSm90MaxStages + 1 + 2 * raw_tiles(plan) + kSm90MaxStages + 1) +
-      std::int64_t{plan.work_bytes()} * 2 * 3 + notes_bytes(plan) + row_words_bytes(plan) +
+      std::int64_t{plan.work_bytes()} * 2 * 3 + descriptors_bytes(plan) + row_words_bytes(plan) +
       ones_bytes(plan) + key_scales_bytes(plan) + cursors_bytes(plan) + stash_bytes(plan);
   const std::int64_t room = sm90_smem_room(plan);
   const std::int64_t stages_bytes =
@@ -201,7 +201,7 @@ void sm90_lay_out(Sm90Plan& plan) {
            std::int64_t{plan.work_bytes()} * plan.num_q_stages * plan.num_consumers);
   smem.add(kCursors, "scheduler cursors", cursors_bytes(plan));
   smem.add(kStash, "stash", stash_bytes(plan));
-  smem.add(kNotes, "KV tiles", notes_bytes(plan));
+  smem.add(kDescriptors, "KV tiles", descriptors_bytes(plan));
   smem.add(kRawWords, plan.spec->upcasts_kv ? "keys of raw V and K" : "keys of raw V",
            row_words_bytes(plan));
   smem.add(kBarriers, "barriers", plan.barriers.bytes());

@@ -109,7 +109,7 @@ struct Sm90Plan {
   int work_bytes() const { return split ? 48 : 32; }
   /// Bytes of a descriptor that the producer publishes with the K of a stage, where tiles are
   /// listed: a word, and one more where a map has bits.
-  int note_bytes() const { return map_bits ? 8 : 4; }
+  int descriptor_bytes() const { return map_bits ? 8 : 4; }
 };
 
 /// Bytes of a row in a TMA box of K and V. Where they are upcast that is whole 128 where the
@@ -170,7 +170,7 @@ inline constexpr Field<Sm90Plan> kSm90Fields[] = {
     CONSTANT(rematerializes_rows, "kRematerializesRows"),
     CONSTANT(stashes_work, "kStashesWork"),
     CONSTANT(work_bytes, "kWorkBytes"),
-    CONSTANT(note_bytes, "kNoteBytes"),
+    CONSTANT(descriptor_bytes, "kDescriptorBytes"),
     CONSTANT(smem_bytes, "kSmemBytes"),
 };
 #undef CONSTANT

@@ -9,7 +9,8 @@
 
 namespace attnjit::sm90 {
 
-static_assert(TileNote::kMaxGroups == kMaxConsumers, "a note has two bits for each consumer");
+static_assert(TileDescriptor::kMaxGroups == kMaxConsumers,
+              "a descriptor has two bits for each consumer");
 
 /// The rows of a work tile, a group a consumer.
 template <class Config, class Arguments>
@@ -53,45 +54,46 @@ ATTNJIT_DEVICE i64 map_row(const WorkTile& work, const Arguments& arguments) {
 
 /// What the producer publishes of a KV tile.
 template <class Config>
-using NoteOf = Either<Config::kMapBits, MapTileNote, TileNote>;
+using DescriptorOf = Either<Config::kMapBits, MapTileDescriptor, TileDescriptor>;
 
 /// What the producer published with a K tile, in a warp's lane 0. NOTE: it alone reads, because it
 /// is lane 0 that releases K: an arrival orders its own thread's reads.
-template <class Note>
-ATTNJIT_DEVICE Note load_note(u32 address, int lane) {
-  Note note;
-  note.word = lane == 0 ? load_shared_word(address) : 0u;
-  if constexpr (Note::kHasBits) note.bits = lane == 0 ? load_shared_word(address + 4) : 0u;
-  return note;
+template <class Descriptor>
+ATTNJIT_DEVICE Descriptor load_descriptor(u32 address, int lane) {
+  Descriptor descriptor;
+  descriptor.word = lane == 0 ? load_shared_word(address) : 0u;
+  if constexpr (Descriptor::kHasBits)
+    descriptor.bits = lane == 0 ? load_shared_word(address + 4) : 0u;
+  return descriptor;
 }
-template <class Note>
-ATTNJIT_DEVICE void store_note(u32 address, Note note) {
-  store_shared_word(address, note.word);
-  if constexpr (Note::kHasBits) store_shared_word(address + 4, note.bits);
+template <class Descriptor>
+ATTNJIT_DEVICE void store_descriptor(u32 address, Descriptor descriptor) {
+  store_shared_word(address, descriptor.word);
+  if constexpr (Descriptor::kHasBits) store_shared_word(address + 4, descriptor.bits);
 }
 /// What one lane has read for the whole warp.
-template <class Note>
-ATTNJIT_DEVICE Note note_of_warp(Note note) {
-  note.word = static_cast<u32>(warp_uniform(static_cast<int>(note.word)));
-  if constexpr (Note::kHasBits) {
-    note.bits = static_cast<u32>(warp_uniform(static_cast<int>(note.bits)));
+template <class Descriptor>
+ATTNJIT_DEVICE Descriptor descriptor_of_warp(Descriptor descriptor) {
+  descriptor.word = static_cast<u32>(warp_uniform(static_cast<int>(descriptor.word)));
+  if constexpr (Descriptor::kHasBits) {
+    descriptor.bits = static_cast<u32>(warp_uniform(static_cast<int>(descriptor.bits)));
   }
-  return note;
+  return descriptor;
 }
 
-/// A work tile is published with its first KV tile's note, in the place of the numbers of its
+/// A work tile is published with its first KV tile's descriptor, in the place of the numbers of its
 /// tiles.
-template <class Note>
-ATTNJIT_DEVICE void set_first_note(WorkTile& work, Note note) {
-  work.tile_end = static_cast<int>(note.word);
-  if constexpr (Note::kHasBits) work.tile_begin = static_cast<int>(note.bits);
+template <class Descriptor>
+ATTNJIT_DEVICE void set_first_descriptor(WorkTile& work, Descriptor descriptor) {
+  work.tile_end = static_cast<int>(descriptor.word);
+  if constexpr (Descriptor::kHasBits) work.tile_begin = static_cast<int>(descriptor.bits);
 }
-template <class Note>
-ATTNJIT_DEVICE Note first_note(const WorkTile& work) {
-  Note note;
-  note.word = static_cast<u32>(work.tile_end);
-  if constexpr (Note::kHasBits) note.bits = static_cast<u32>(work.tile_begin);
-  return note;
+template <class Descriptor>
+ATTNJIT_DEVICE Descriptor first_descriptor(const WorkTile& work) {
+  Descriptor descriptor;
+  descriptor.word = static_cast<u32>(work.tile_end);
+  if constexpr (Descriptor::kHasBits) descriptor.bits = static_cast<u32>(work.tile_begin);
+  return descriptor;
 }
 
 }  // namespace attnjit::sm90

@@ -38,14 +38,14 @@ bool hides_nothing(const MaskSpec& mask) {
 
 namespace {
 
-/// As lists_tiles(). `next` is the custom code that comes next.
-bool lists_tiles_of(const MaskSpec& mask, spec::Snippets::const_iterator& next) {
+/// SpecFacts::block_sparse of a mask. `next` is the custom code that comes next.
+bool block_sparse_of(const MaskSpec& mask, spec::Snippets::const_iterator& next) {
   if (mask.kind == MaskSpec::Kind::kCustom) {
     const auto& snippet = *next++;
     return snippet && spec::decides_tiles(*snippet);
   }
   bool lists = false;
-  for (const MaskSpec& part : mask.of) lists = lists_tiles_of(part, next) || lists;
+  for (const MaskSpec& part : mask.of) lists = block_sparse_of(part, next) || lists;
   return lists && !hides_nothing(mask);
 }
 
@@ -169,7 +169,7 @@ SpecFacts::SpecFacts(AttentionSpec resolved, const spec::Snippets& snippets)
   // NOTE: the plan of a mask that is interpreted does not depend on what the mask says.
   if (interprets_mask) return;
   auto next = snippets.cbegin();
-  lists_tiles = lists_tiles_of(mask, next);
+  block_sparse = block_sparse_of(mask, next);
   look_at_long_sequence(snippets, *this);
 }
 

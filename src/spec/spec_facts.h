@@ -60,7 +60,7 @@ struct SpecFacts : AttentionSpec {
   Dtype o_dtype = Dtype::kBf16;    ///< of O
   /// Custom code of the mask can be decided for whole KV tiles: the kernel lists those that it does
   /// not hide.
-  bool lists_tiles = false;
+  bool block_sparse = false;
   // Of a long sequence. Later rows see clearly more keys, as under causal: then a CTA takes a long
   // tile with a short one. Where custom code has parameters, its other parts alone decide.
   bool rising = false;

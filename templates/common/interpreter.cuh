@@ -302,7 +302,7 @@ ATTNJIT_DEVICE StackArrays stack_arrays(const Params& p) {
 
 /// A mask that each launch gives.
 struct InterpretedMask : UntestedRows {
-  static constexpr bool kListed = false;
+  static constexpr bool kBlockSparse = false;
   static constexpr bool kInterprets = true;
   static constexpr bool kLoads = true;  ///< to the kernel that makes its map
 

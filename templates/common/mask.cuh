@@ -11,12 +11,12 @@
 // so a tile outside reach is skipped and a tile inside core needs no test. Where kInterval is true,
 // each query sees one run of keys, row(q_idx, kv_len, p), and a tile is tested by comparing columns
 // with its two ends; where kFromZero is true as well, with its end alone. Where kHidesNothing is
-// true, all keys are seen; where kHasCore is false, core is empty. Where kListed is true, tiles()
-// knows more than reach and core: a kernel asks it about each tile. Where kLoads is true, the mask
-// reads a tensor, so that many loads are to be on their way at once, and where kNumbers is true,
-// too, one of numbers. Where kInterprets is true, the mask is interpreted (common/interpreter.cuh):
-// it is asked about many scores at one place of the kernel. Queries are q_idx values and may be
-// negative. Every range lies in [0, kv_len].
+// true, all keys are seen; where kHasCore is false, core is empty. Where kBlockSparse is true,
+// tiles() knows more than reach and core: a kernel asks it about each tile. Where kLoads is true,
+// the mask reads a tensor, so that many loads are to be on their way at once, and where kNumbers is
+// true, too, one of numbers. Where kInterprets is true, the mask is interpreted
+// (common/interpreter.cuh): it is asked about many scores at one place of the kernel. Queries are
+// q_idx values and may be negative. Every range lies in [0, kv_len].
 #pragma once
 
 #include "common/mask_tensor.cuh"
@@ -69,7 +69,7 @@ struct MonotoneInterval : CompiledMask {
   static constexpr bool kFromZero = kBeginsAtZero;
   static constexpr bool kHidesNothing = false;
   static constexpr bool kHasCore = true;
-  static constexpr bool kListed = false;
+  static constexpr bool kBlockSparse = false;
 
   template <class Params>
   ATTNJIT_DEVICE static KvRange reach(int first, int last, int kv_len, const Params& p) {
@@ -190,7 +190,7 @@ struct UnknownRows : CompiledMask {
 /// What a tensor says: its bools, or where its numbers are not -inf.
 template <class Tensor>
 struct MaterializedMask : UnknownRows {
-  static constexpr bool kListed = false;
+  static constexpr bool kBlockSparse = false;
   static constexpr bool kLoads = true;
   static constexpr bool kNumbers = sizeof(typename Tensor::Element) > 1;
 
@@ -244,12 +244,12 @@ struct UntestedRows : UnknownRows {
 /// A user's mask: User::visible(c, p), and User::tiles(t, p) where its expression can decide tiles.
 template <class User>
 struct CustomMask : UntestedRows {
-  static constexpr bool kListed = User::kDecidesTiles;
+  static constexpr bool kBlockSparse = User::kDecidesTiles;
 
   template <class Tile, class Params>
   ATTNJIT_DEVICE static IntRange tiles(const Tile& t, const Params& p) {
     // NOTE: an expression that decides nothing of tiles may decide where arrays are known.
-    if constexpr (kListed || (Tile::kKnowsArrays && requires { User::tiles(t, p); })) {
+    if constexpr (kBlockSparse || (Tile::kKnowsArrays && requires { User::tiles(t, p); })) {
       return User::tiles(t, p);
     } else {
       return any_bool();
@@ -265,7 +265,7 @@ struct CustomMask : UntestedRows {
 template <class A, class B>
 struct MaskPair : CompiledMask {
   static_assert(!A::kInterprets && !B::kInterprets);
-  static constexpr bool kListed = A::kListed || B::kListed;
+  static constexpr bool kBlockSparse = A::kBlockSparse || B::kBlockSparse;
   static constexpr bool kLoads = A::kLoads || B::kLoads;
   static constexpr bool kNumbers = A::kNumbers || B::kNumbers;
 

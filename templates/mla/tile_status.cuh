@@ -9,7 +9,7 @@ namespace attnjit::mla {
 
 /// Whether warps keep a TileStatus: where an expression decides tiles.
 template <class Config, class Mask>
-constexpr bool kAsksTiles = Mask::kListed&& Config::kTopk == 0;
+constexpr bool kAsksTiles = Mask::kBlockSparse&& Config::kTopk == 0;
 
 /// A warp's rows, of which `first` and `second` are this thread's, as a mask is asked about them.
 /// NOTE: of what a warp keeps for its rows anyhow. Rows past the call's are nobody's.

@@ -57,7 +57,7 @@ namespace attnjit::sm100 {
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
 ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   using Layout = LayoutOf<Config>;
-  static_assert(Config::kSkipsTiles == (Mask::kListed && !Config::kMapped &&
+  static_assert(Config::kSkipsTiles == (Mask::kBlockSparse && !Config::kMapped &&
                                         (Config::kOneWorkTile || Config::kPublished)),
                 "the plan knows whether the mask says what it shows of tiles");
   extern __shared__ __align__(kSwizzlePeriod) unsigned char dynamic_smem[];

@@ -132,7 +132,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   float log2_scale = ScoreMod::kIdentity ? scale * kLog2e : exponent_factor<ScoreMod>();
   // NOTE: found again beside masks whose tiles are listed, which leave no register for it.
   const auto slot = [&] {
-    return smem.correction_slot(warpgroup, 0, Mask::kListed ? thread_read_again() & 127 : row);
+    return smem.correction_slot(warpgroup, 0, Mask::kBlockSparse ? thread_read_again() & 127 : row);
   };
   // The phase of the last S, and of its P. Where there is one O, a bit a buffer.
   int parity = Layout::kSingleAccumulator ? 3 : 1;
@@ -224,7 +224,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
           }
         }
       }
-      if constexpr (Mask::kListed || Config::kMapped) {
+      if constexpr (Mask::kBlockSparse || Config::kMapped) {
         if (asked) {
           const IntRange shown = Mask::tiles(
               TileCoord{work.batch,

@@ -96,7 +96,7 @@ struct Consumer : Epilogue<Config, Mask, ScoreMod, Arguments, Params> {
     const Lengths lengths = lengths_of<Config>(work, arguments);
     const int last_row = min(group_row + kConsumerRows, rows_of_positions<Config>(lengths.q)) - 1;
     const int first_q_idx = lengths.first_q_idx();
-    if constexpr (!Config::kListed) {
+    if constexpr (!Config::kBlockSparse) {
       rows.own = kv_tiles_of<Config, Mask>(work, group_row, last_row, arguments, params);
       if constexpr (Config::kSplit) {
         rows.own.tile_begin = max(rows.own.tile_begin, work.tile_begin);
@@ -139,7 +139,7 @@ struct Consumer : Epilogue<Config, Mask, ScoreMod, Arguments, Params> {
 
     rows.q_address = smem.q(q_ring.stage, rank_here());
     hold_q<Config>(rows.q_address, warp_here(), lane);
-    if constexpr (Config::kListed) {
+    if constexpr (Config::kBlockSparse) {
       stash(work, 0);
       this->walk_list(rows);
     } else {

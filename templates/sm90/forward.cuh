@@ -60,7 +60,7 @@ namespace attnjit::sm90 {
 /// The work of a CTA, by one body of the kernel.
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
 ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
-  static_assert(Config::kListed == (Mask::kListed || Config::kMapped),
+  static_assert(Config::kBlockSparse == (Mask::kBlockSparse || Config::kMapped),
                 "the plan has room for the descriptors of a list");
   extern __shared__ __align__(kSwizzlePeriod) unsigned char dynamic_smem[];
   const Smem<Config> smem(shared_address(dynamic_smem), arguments);
@@ -125,7 +125,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
         WarpProducer<Config, Mask, TileCopies<Config, Arguments>, List, Arguments, Params>{
             smem, arguments, params, {smem, arguments}, warp, lane}
             .run();
-      } else if constexpr (LayoutOf<Config>::kKvLens || Config::kListed) {
+      } else if constexpr (LayoutOf<Config>::kKvLens || Config::kBlockSparse) {
         WarpProducer<Config, Mask, Copies, List, Arguments, Params>{
             smem, arguments, params, Copies{smem, arguments, lane}, warp, lane}
             .run();

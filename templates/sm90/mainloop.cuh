@@ -225,7 +225,7 @@ struct Mainloop {
     wgmma_wait<kPending>();
     if constexpr (!kInPlace) ScoresOf<Config>::read(s);
     if (lane == 0) mbarrier_arrive(smem.k_empty(k_ring.stage));
-    if (Config::kListed ? !rows.next.is_tile() : rows.index == rows.own.tile_begin)
+    if (Config::kBlockSparse ? !rows.next.is_tile() : rows.index == rows.own.tile_begin)
       release_q_early();
     k_ring.advance(Config::kStages);
   }
@@ -251,7 +251,7 @@ struct Mainloop {
   }
 
   ATTNJIT_DEVICE bool is_masked(const Rows& rows) const {
-    return Config::kListed ? !rows.descriptor.full(row_group_mask_bits()) : !rows.in_core();
+    return Config::kBlockSparse ? !rows.descriptor.full(row_group_mask_bits()) : !rows.in_core();
   }
   /// Whether the map has bits of the tile, which these rows see in part.
   ATTNJIT_DEVICE bool has_bits(const Rows& rows) const {
@@ -367,12 +367,12 @@ struct Mainloop {
   // What the producer publishes with a K of the tile after it is read while there is K, and known
   // to the warp once its products are issued: nothing waits for it.
   ATTNJIT_DEVICE Descriptor read_descriptor() const {
-    if constexpr (Config::kListed)
+    if constexpr (Config::kBlockSparse)
       return load_descriptor<Descriptor>(smem.descriptor(k_ring.stage), lane);
     return {};
   }
   ATTNJIT_DEVICE void look_ahead(Rows& rows, Descriptor descriptor) {
-    if constexpr (Config::kListed) rows.next = descriptor_of_warp(descriptor);
+    if constexpr (Config::kBlockSparse) rows.next = descriptor_of_warp(descriptor);
   }
 
   /// A tile by itself: P V of the tile before, unless there is none, then S, then the softmax.
@@ -386,7 +386,7 @@ struct Mainloop {
     const Descriptor descriptor = read_descriptor();
     if (!none_before) {
       await_turn<Config>(rank);
-      if constexpr (Config::kListed) {
+      if constexpr (Config::kBlockSparse) {
         await_v();
         pin_probabilities(rows);
         wgmma_fence();
@@ -394,11 +394,11 @@ struct Mainloop {
       } else {
         product_pv(rows);
       }
-    } else if (Config::kListed && rows.turn) {
+    } else if (Config::kBlockSparse && rows.turn) {
       await_turn<Config>(rank);
     }
-    scores_alone(rows, bits, descriptor, !none_before || (Config::kListed && rows.turn),
-                 Config::kListed && !none_before);
+    scores_alone(rows, bits, descriptor, !none_before || (Config::kBlockSparse && rows.turn),
+                 Config::kBlockSparse && !none_before);
   }
   /// S and the softmax of such a tile, whose K is there.
   ATTNJIT_DEVICE void scores_alone(Rows& rows, Bits& bits, Descriptor descriptor, bool passes_turn,

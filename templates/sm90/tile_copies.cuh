@@ -10,7 +10,7 @@ namespace attnjit::sm90 {
 /// Whether listed tiles are copied so.
 template <class Config>
 inline constexpr bool kListsBoxes =
-    Config::kListed && !kLengthsDiffer<Config> && !LayoutOf<Config>::kHasRawTiles;
+    Config::kBlockSparse && !kLengthsDiffer<Config> && !LayoutOf<Config>::kHasRawTiles;
 
 /// Where a KV tile lies. It outlives the work tile that asks for it, whose last V comes later.
 struct TilePlace {

@@ -226,7 +226,7 @@ struct WarpProducer {
       __syncwarp();
     }
     copies.begin(work);
-    if constexpr (Config::kListed) {
+    if constexpr (Config::kBlockSparse) {
       load_listed();
     } else {
       const bool no_keys = work.tile_begin >= work.tile_end;

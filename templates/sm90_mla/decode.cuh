@@ -29,7 +29,7 @@ namespace attnjit::sm90_mla {
 
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
 ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
-  static_assert(skips_hidden_tiles<Config>() == Mask::kListed,
+  static_assert(skips_hidden_tiles<Config>() == Mask::kBlockSparse,
                 "the plan says whether tiles are asked about");
   extern __shared__ __align__(kSwizzlePeriod) unsigned char dynamic_smem[];
   const Smem<Config> smem(shared_address(dynamic_smem), arguments);

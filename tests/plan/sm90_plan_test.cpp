@@ -99,7 +99,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kRagged", "false"},
       {"kRaggedKv", "false"},
       {"kKvLensExcludeNew", "false"},
-      {"kListed", "false"},
+      {"kBlockSparse", "false"},
       {"kMapped", "false"},
       {"kMapBits", "false"},
       {"kSplit", "false"},

@@ -40,8 +40,8 @@ TEST(Sm90Plan, TilesOfGrowingRowsArePaired) {
   EXPECT_FALSE(plan_of(spec).sm90->pair_tiles);
 }
 
-// CTAs claim the tiles of masks that are listed, but of those that are like causal: their tiles are
-// paired. Windows and chunks bring their lengths with the launch.
+// CTAs claim the tiles of block-sparse masks, but of those that are like causal: their
+// tiles are paired. Windows and chunks bring their lengths with the launch.
 TEST(Sm90Plan, TilesOfListedMasksAreClaimed) {
   const auto custom = [](const char* code, std::vector<ParamSpec> params = {}) {
     MaskSpec mask = mask_of(MaskSpec::Kind::kCustom);
@@ -164,7 +164,7 @@ TEST(Sm90Plan, TilesOfExpressionsAreListed) {
   AttentionSpec spec = sm90_spec(128);
   spec.mask = mask_of(MaskSpec::Kind::kCausal);
   const KernelPlan causal = plan_of(spec);
-  EXPECT_FALSE(causal.sm90->listed);
+  EXPECT_FALSE(causal.sm90->block_sparse);
   spec.mask = mask_of(MaskSpec::Kind::kCustom);
   spec.mask.custom.name = "m";
   spec.mask.custom.code = "q_idx > kv_idx";
@@ -173,10 +173,10 @@ TEST(Sm90Plan, TilesOfExpressionsAreListed) {
     const KernelPlan plan = plan_of(spec);
     ASSERT_TRUE(plan.supported);
     const Sm90Plan& sm90 = *plan.sm90;
-    EXPECT_TRUE(sm90.listed);
+    EXPECT_TRUE(sm90.block_sparse);
     EXPECT_EQ(sm90.num_consumers, causal.sm90->num_consumers);
     const auto constants = constants_of(plan);
-    EXPECT_EQ(constants.at("kListed"), "true");
+    EXPECT_EQ(constants.at("kBlockSparse"), "true");
     EXPECT_GE(
         std::stoi(constants.at("kBarrierOffset")) - std::stoi(constants.at("kDescriptorsOffset")),
         4 * sm90.num_stages);
@@ -199,7 +199,7 @@ TEST(Sm90Plan, AnOrThatHidesNothingListsNoTiles) {
   const auto lists = [&](MaskSpec::Kind kind, const MaskSpec& beside) {
     spec.mask = mask_of(kind);
     spec.mask.of = {beside, first_keys};
-    return plan_of(spec).sm90->listed;
+    return plan_of(spec).sm90->block_sparse;
   };
   MaskSpec added = mask_of(MaskSpec::Kind::kMaterialized);
   added.dtype = Dtype::kBf16;

@@ -224,7 +224,7 @@ void add_mla_constants(const MlaTiles& tiles, Constants& constants) {
   constants.add("kCuts", false);
   constants.add("kUnitPositions", 0);
   constants.add("kJoins", tiles.joins);
-  constants.add("kSkipsHiddenTiles", spec.lists_tiles);
+  constants.add("kSkipsHiddenTiles", spec.block_sparse);
   constants.add("kPartitionTiles", tiles.partition_tiles());
   constants.add("kStages", tiles.barrier_stages());
   constants.add("kSlots", tiles.num_stages);

@@ -93,7 +93,7 @@ constexpr Sm90Row<Tile> kTiles[] = {
     // Four stages where Q leaves room: of pages and ragged batches.
     {{kTo128 | kNoMask, kPaged}, {80, 3, 2, true}},
     {{kTo128 | kNoMask}, {64, 3, 2, true}},
-    {{kTo128 | kListed | kMuchWhole, kKvLens | kPaged}, {80, 3, 1, true}},
+    {{kTo128 | kBlockSparse | kMuchWhole, kKvLens | kPaged}, {80, 3, 1, true}},
     {{kTo128 | kKvLens, kRowCopies}, {64, 4, 1, true}},
     {{kTo128}, {64, 3, 1, true}},
     {{kTo192 | kVTo128}, {128, 2, 2, true}},
@@ -210,23 +210,24 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
   plan.spec_traits = sm90_spec_traits(resolved);
   const auto has = [&](Sm90Trait trait) { return (plan.spec_traits & trait) != 0; };
   const bool kv_lens = spec.lengths_differ;
-  plan.listed = has(kListed);
+  plan.block_sparse = has(kBlockSparse);
   plan.mapped = has(kMapped);
   plan.map_bits = has(kMapBits);
   plan.split = splits(spec);
   const bool chooses = plan.split && spec.num_partitions == 0 && spec.partition_keys == 0;
   // NOTE: the model of equal units does not know what windows and chunks leave of them. The device
-  // does, but not of listed tiles. Decodes have a tile of each head.
+  // does, but not of a block-sparse mask. Decodes have a tile of each head.
   const bool deals = kv_lens ? has(kDecode) : !has(kDecode) && !has(kSliding) && !has(kChunked);
-  plan.stream_k = chooses && !plan.listed && deals;
+  plan.stream_k = chooses && !plan.block_sparse && deals;
   plan.overlaps = plan.split || plan.mapped || has(kDecode);
-  // In a ragged batch a tile may be a hundred times as long as another. What a listed mask shows of
-  // each is known on the device alone, but pairs even out what is like causal. NOTE: warps that
-  // copy rows each find the CTA's work for themselves, and could not claim it, but where one finds
-  // what is cut and publishes it.
+  // In a ragged batch a tile may be a hundred times as long as another. What a block-sparse mask
+  // shows of each is known on the device alone, but pairs even out what is like causal. NOTE: warps
+  // that copy rows each find the CTA's work for themselves, and could not claim it, but where one
+  // finds what is cut and publishes it.
   plan.cuts = chooses && cuts_ragged(spec) && !plan.mapped && !has(kDecode);
-  plan.dynamic_schedule = kv_lens ? spec.ragged && (plan.cuts || !spec.copies_rows)
-                                  : plan.listed && !plan.split && (plan.mapped || !has(kRising));
+  plan.dynamic_schedule = kv_lens
+                              ? spec.ragged && (plan.cuts || !spec.copies_rows)
+                              : plan.block_sparse && !plan.split && (plan.mapped || !has(kRising));
   // Decodes load each key once, and nobody comes back for what L2 fetches beside it: 7 % of 4 TB/s.
   // Prompts do not notice.
   if (kv_lens) plan.l2_bytes = 128;

@@ -61,7 +61,7 @@ std::int64_t stash_bytes(const Sm90Plan& plan) {
 
 /// Of all descriptors. Barriers follow, of 8 bytes each.
 int descriptors_bytes(const Sm90Plan& plan) {
-  return plan.listed ? round_up(plan.descriptor_bytes() * plan.num_stages, 8) : 0;
+  return plan.block_sparse ? round_up(plan.descriptor_bytes() * plan.num_stages, 8) : 0;
 }
 
 /// Raw tiles, of K and of V.
@@ -82,7 +82,7 @@ void add_barriers(const Sm90Plan& plan, BarrierList& barriers) {
   const int of_kv = plan.spec->copies_rows ? copying_threads : kProducer;
   const bool rewrites = plan.num_raw_stages > 0;
   // Who copies rows publishes the tile by itself, and of rows how many keys there are.
-  const int described = plan.spec->copies_rows && plan.listed ? 1 : 0;
+  const int described = plan.spec->copies_rows && plan.block_sparse ? 1 : 0;
   const int of_rows = plan.spec->copies_rows ? copying_threads + 1 : kProducer;
   const auto add_q = [&](const char* constant, const char* state, int arrivals) {
     barriers.start(constant);

@@ -41,8 +41,8 @@ struct Sm90Plan {
   bool dynamic_schedule =
       false;              ///< CTAs claim it (common/claims.cuh); else each takes every n-th tile
   bool overlaps = false;  ///< waits for the end of the launch before it: PlannedKernel::overlaps
-  bool listed = false;    ///< KV tiles are listed by what the mask says of each
-  bool mapped = false;    ///< they are those of a map of the mask (templates/maps)
+  bool block_sparse = false;  ///< KV tiles are listed by what the mask says of each
+  bool mapped = false;        ///< they are those of a map of the mask (templates/maps)
   bool map_bits = false;  ///< which says of blocks that are seen in part which scores are visible
   bool split = false;     ///< launches may split the keys into partitions
   /// Those that choose how deal out stream-K ranges of KV tiles, as many to each CTA; of sequences
@@ -136,7 +136,7 @@ inline constexpr Field<Sm90Plan> kSm90Fields[] = {
     FIELD(dynamic_schedule, nullptr),
     {"row_copies", "kRowCopies", &fact_of<&SpecFacts::copies_rows>},
     FIELD(overlaps, "kOverlaps"),
-    FIELD(listed, "kListed"),
+    FIELD(block_sparse, "kBlockSparse"),
     FIELD(mapped, "kMapped"),
     FIELD(map_bits, "kMapBits"),
     FIELD(split, "kSplit"),

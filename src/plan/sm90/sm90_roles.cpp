@@ -25,12 +25,12 @@ constexpr Sm90Row<bool> kStash[] = {
     {{kNumbers | kSplit | kTo192}, true},
     {{kBools | kSplit, kE4m3 | kUpcast}, true},
     {{kUpcast, kTo192 | kSimple | kAdds}, true},
-    {{kUpcast | kTo192 | kListed | kSplit, kSimple | kVTo128}, true},
+    {{kUpcast | kTo192 | kBlockSparse | kSplit, kSimple | kVTo128}, true},
     {{kUpcast}, false},
     {{kDecode, kTo192}, true},
     {{kDecode}, false},
     // NOTE: causal ones spill 24 bytes, and took 1.05 of the time with it (docs/sm90.md).
-    {{kKeyScales | kTo64, kSimple | kListed}, true},
+    {{kKeyScales | kTo64, kSimple | kBlockSparse}, true},
     {{kKeyScales | kSplit, kSimple | kTo64}, true},
     {{kKeyScales | kSplit | kTo64 | kFixedParts}, true},
     {{kVTo128, kE4m3 | kTo128 | kSimple}, true},
@@ -50,7 +50,7 @@ constexpr Sm90Row<bool> kStash[] = {
     {{kE4m3 | kFixedParts, kTo192 | kSimple}, true},
     {{kSplit, kE4m3 | kTo192 | kSimple}, true},
     {{kKvLens | kPaged, kE4m3 | kTo192}, true},
-    {{kKvLens | kListed, kE4m3 | kTo192}, true},
+    {{kKvLens | kBlockSparse, kE4m3 | kTo192}, true},
     {{kThreeConsumers | kSliding | kLse}, true},
     {{kThreeConsumers | kSliding | kHeadsApart}, true},
     {{kThreeConsumers | kSliding | kOwnO}, true},
@@ -65,15 +65,15 @@ constexpr Sm90Row<bool> kStash[] = {
 /// and still more where it walks a map, too, where sequences differ, or where it cuts their tiles.
 /// Most where sequences' keys have parts, too, and O has columns to spare.
 constexpr Sm90Row<int> kSpareRegisters[] = {
-    {{kListed | kKvLens | kSplit | kVTo128, kTo128}, 48},
+    {{kBlockSparse | kKvLens | kSplit | kVTo128, kTo128}, 48},
     {{kMapped | kKvLens}, 32},
     {{kMapped | kSplit}, 32},
     {{kMapped | kMapBits, kTo128}, 32},
-    {{kListed | kKvLens, kTo128}, 32},
+    {{kBlockSparse | kKvLens, kTo128}, 32},
     {{kCuts | kTo192, kTo128 | kVTo128}, 32},
     {{kCuts | kRowCopies, kTo192}, 32},
     {{kBoxes}, 16},
-    {{kListed}, 16},
+    {{kBlockSparse}, 16},
     {{kUnits}, 16},
     {{kKvLens | kSplit, kTo192}, 16},
     {{}, 0},
@@ -84,9 +84,9 @@ constexpr Sm90Row<int> kSpareRegisters[] = {
 constexpr Sm90Row<int> kUpcastRegisters[] = {
     {{kTwoCtas}, 40},
     {{kUnits | kVBelow256, kTo192}, 56},
-    {{kListed | kKvLens | kVBelow256, kTo192}, 56},
+    {{kBlockSparse | kKvLens | kVBelow256, kTo192}, 56},
     {{kUnits}, 48},
-    {{kListed | kKvLens, kTo64}, 48},
+    {{kBlockSparse | kKvLens, kTo64}, 48},
     {{kCuts, kTo64}, 48},
     {{kRowCopies | kKvLens | kTo96, kTo64}, 48},
     {{kKeyScales | kKvLens | kTo64}, 48},
@@ -108,7 +108,7 @@ constexpr Sm90Row<Registers> kE4m3Registers[] = {
 };
 /// Of three consumers: a producer has more that lists tiles or cuts them.
 constexpr Sm90Row<Registers> kThreeConsumersRegisters[] = {
-    {{kListed | kKvLens | kBoxes, kTo64}, {56, 152}},
+    {{kBlockSparse | kKvLens | kBoxes, kTo64}, {56, 152}},
     {{kCuts | kRowCopies}, {40, 152}},
     {{kCuts | kTo96, kTo64}, {40, 152}},
     {{}, {32, 160}},

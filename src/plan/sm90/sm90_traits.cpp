@@ -62,7 +62,7 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
   const int depth = spec.qk_depth;
   const Score score = spec.score_mod.kind;
   const bool mapped = walks_map(resolved);
-  const bool listed = mapped || spec.lists_tiles;
+  const bool block_sparse = mapped || spec.block_sparse;
   const bool expressed = spec.contains(Kind::kOr) || spec.contains(Kind::kCustom);
   const bool tensor = spec.contains(Kind::kMaterialized);
   const bool adds = spec::adds_to_scores(spec.mask);
@@ -75,7 +75,7 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
   }
   const bool to128 = (depths & (kTo96 | kTo128)) == kTo128;
   // Measured of sequences of one length. NOTE: kernels that split keys would spill.
-  const bool capped = score == Score::kSoftcap && !listed && !expressed && !tensor &&
+  const bool capped = score == Score::kSoftcap && !block_sparse && !expressed && !tensor &&
                       !spec.interpreted && !spec.is_e4m3 && !spec.upcasts_kv && !splits(spec);
   return depths |
          sum({{kAt256, depth == 256},
@@ -84,7 +84,7 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
               {kE4m3, spec.is_e4m3},
               {kUpcast, spec.upcasts_kv},
               {kKeyScales, spec.key_scales},
-              {kListed, listed},
+              {kBlockSparse, block_sparse},
               {kMapped, mapped},
               {kMapBits, mapped && map_has_bits(spec)},
               {kKvLens, spec.lengths_differ},
@@ -105,10 +105,10 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
               {kSmallWindow, has_small_window(spec)},
               {kMuchWhole, spec.much_whole},
               {kRising, spec.rising},
-              {kBlocks, listed && to128 && !spec.lengths_differ && looks_up_blocks(resolved)},
+              {kBlocks, block_sparse && to128 && !spec.lengths_differ && looks_up_blocks(resolved)},
               {kIdentity, score == Score::kIdentity},
               {kSoftcap, score == Score::kSoftcap},
-              {kLight, (listed || !expressed) && !tensor &&
+              {kLight, (block_sparse || !expressed) && !tensor &&
                            (score == Score::kIdentity || score == Score::kAlibi)},
               {kCapped, capped && to128}});
 }

@@ -48,7 +48,7 @@ enum Sm90Trait : Sm90Traits {
   kCapped = 1ULL << 27,  ///< a softcap of few registers, which leaves three consumers enough
   kUpcast = 1ULL << 28,
   kKeyScales = 1ULL << 29,
-  kListed = 1ULL << 30,
+  kBlockSparse = 1ULL << 30,
   kMapped = 1ULL << 31,
   kMapBits = 1ULL << 32,
   kKvLens = 1ULL << 33,

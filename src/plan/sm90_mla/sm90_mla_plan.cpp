@@ -163,7 +163,7 @@ void add_sm90_mla(const SpecFacts& spec, const Sm90MlaPlan& plan, nlohmann::orde
       std::pair{"num_q_stages", 1}, std::pair{"num_raw_stages", 0}, std::pair{"o_blocks", 0},
       std::pair{"ping_pong", false}, TILE(pair_tiles), std::pair{"kv_lens", spec.lengths_differ},
       std::pair{"dynamic_schedule", false}, TILE(row_copies), std::pair{"overlaps", true},
-      std::pair{"listed", tiles.spec->lists_tiles}, std::pair{"mapped", false},
+      std::pair{"block_sparse", tiles.spec->block_sparse}, std::pair{"mapped", false},
       std::pair{"map_bits", false}, std::pair{"split", splits(spec)}, TILE(stream_k),
       TILE(partition_tiles), std::pair{"rescale_by_row", spec.partition_keys > 0},
       std::pair{"pack_gqa", mla_packed_heads(spec) == spec.group}, TILE(l2_bytes),

@@ -159,10 +159,10 @@ class MlaTest : public KernelTest {
     }
   }
 
-  // Two CTAs have half of each part's keys, and join them: of whole sequences, and of parts that a
-  // merge follows; of odd numbers of blocks and tiles; where one of the two, or both, have no keys;
-  // of rows that see nothing. Or runs are dealt out, and nobody joins.
-  void check_joined() {
+  // Two CTAs have half of each part's keys, and reduce them: of whole sequences, and of parts that
+  // a merge follows; of odd numbers of blocks and tiles; where one of the two, or both, have no
+  // keys; of rows that see nothing. Or stream-K ranges are dealt out, and nobody reduces.
+  void check_cluster_reduced() {
     AttentionSpec sink = spec_of(96, 64, 0);
     sink.sink = true;
     AttentionSpec rows = spec_of(16, kv_dtype_ ? 16 : 3, 0);

@@ -98,20 +98,20 @@ enum class LaunchNumber : std::uint8_t {
   kTotalKv,
   kNumPages,
   kMaxPages,
-  kMTiles,         ///< query tiles of the longest sequence
-  kTotalTiles,     ///< work tiles of the launch
-  kPairedUnits,    ///< sm_90: pairs of query tiles before the tail
-  kTileGroups,     ///< sm_90: of 64 rows, in a query tile of the first kind
-  kFirstTiles,     ///< sm_90: a head's query tiles of the first kind
-  kSecondTiles,    ///< sm_90: those of the first and second kind
-  kTileGrowth,     ///< sm_90: groups that a kind has more than the one before
-  kSmallTile,      ///< sm_90: 1 for the small-tile variant
-  kUniformSplits,  ///< absorbed MLA: of each sequence, where they are about as long as one another
-  kJoined,      ///< absorbed MLA: 1 where two CTAs have half of each uniform split, and join these
-  kTotalHeads,  ///< sm_100: heads, or groups of them, of the whole batch
-  kSectionHeads,  ///< sm_100: how many of them share the L2 cache
-  kOneQuery,      ///< sm_100: 1 for the body with one query tile per CTA
-  kOBatchBytes,   ///< strides of O
+  kMTiles,          ///< query tiles of the longest sequence
+  kTotalTiles,      ///< work tiles of the launch
+  kPairedUnits,     ///< sm_90: pairs of query tiles before the tail
+  kTileGroups,      ///< sm_90: of 64 rows, in a query tile of the first kind
+  kFirstTiles,      ///< sm_90: a head's query tiles of the first kind
+  kSecondTiles,     ///< sm_90: those of the first and second kind
+  kTileGrowth,      ///< sm_90: groups that a kind has more than the one before
+  kSmallTile,       ///< sm_90: 1 for the small-tile variant
+  kUniformSplits,   ///< absorbed MLA: of each sequence, where they are about as long as one another
+  kClusterReduced,  ///< absorbed MLA: 1 where two CTAs reduce their halves of a uniform split
+  kTotalHeads,      ///< sm_100: heads, or groups of them, of the whole batch
+  kSectionHeads,    ///< sm_100: how many of them share the L2 cache
+  kOneQuery,        ///< sm_100: 1 for the body with one query tile per CTA
+  kOBatchBytes,     ///< strides of O
   kORowBytes,
   kOHeadBytes,
   kKPageBytes,  ///< sm_90: strides of K and V in pages

@@ -42,19 +42,19 @@ ATTNJIT_DEVICE bool has_slots(const Arguments& arguments) {
   return cuts_tiles<Config>();
 }
 
-/// Whether two CTAs of a cluster may have half of a uniform split each, and join these
-/// (sm90_mla/join.cuh). The launch says so.
+/// Whether two CTAs of a cluster may have half of a uniform split each, and reduce these
+/// (sm90_mla/cluster_reduce.cuh). The launch says so.
 template <class Config>
-constexpr bool may_join() {
-  return Config::kJoins;
+constexpr bool may_reduce_cluster() {
+  return Config::kClusterReduces;
 }
 template <class Config, class Arguments>
-ATTNJIT_DEVICE bool joins(const Arguments& arguments) {
-  if constexpr (may_join<Config>()) return arguments.joined != 0;
+ATTNJIT_DEVICE bool reduces_cluster(const Arguments& arguments) {
+  if constexpr (may_reduce_cluster<Config>()) return arguments.cluster_reduced != 0;
   return false;
 }
 /// Then WorkTile::partition is that of the split, and this.
-constexpr int kJoined = 1 << 16;
+constexpr int kClusterReduced = 1 << 16;
 
 /// WorkTile::partition where tiles may be cut: of one that is not, of the first of n > 1 parts, and
 /// of a later one. NOTE: one number, which takes a register while the tile is computed.

@@ -25,8 +25,9 @@ constexpr int work_tile_units() {
 /// Work is dealt out in one of two ways:
 ///
 /// - Uniform splits. Each sequence has as many parts, and a CTA takes every gridDim.x-th query tile
-///   of a part; or two take half of its keys each (joins()). That serves launches of so little work
-///   that the device is not asked, and, with one part, sequences about as long as one another.
+///   of a part; or two take half of its keys each (reduces_cluster()). That serves launches of so
+///   little work that the device is not asked, and, with one part, sequences about as long as one
+///   another.
 /// - Ranges. CTAs form teams, of as many as a sequence has query tiles: one each. A team takes a
 /// range
 ///   of units. A unit is a KV tile that some row of a sequence reaches, or a sequence that has
@@ -89,7 +90,7 @@ struct SequenceRanges : SequenceLengths<Config, true, Arguments> {
   }
   /// The query tiles of all uniform splits.
   ATTNJIT_DEVICE int uniform_tiles(int parts) const {
-    return arguments.batch * parts * this->tiles() * (joins<Config>(arguments) ? 2 : 1);
+    return arguments.batch * parts * this->tiles() * (reduces_cluster<Config>(arguments) ? 2 : 1);
   }
   ATTNJIT_DEVICE WorkTile work_tile(int sequence, int rank) const {
     return tile_of_sequence<Config, Mask>(
@@ -131,8 +132,8 @@ struct RangeFinder : SequenceRanges<Config, Mask, Arguments, Params> {
     const int teams = this->teams();
     if (teams < 2 || (Config::kRagged && sequences == 0)) return uniform();
     const int length = quotient(all - 1, teams) + 1;
-    // Whole sequences, or half of each where two CTAs join them.
-    const int halves = joins<Config>(arguments) ? 2 : 1;
+    // Whole sequences, or half of each where two CTAs reduce them.
+    const int halves = reduces_cluster<Config>(arguments) ? 2 : 1;
     const int rounds = ceil_quotient(sequences * halves * this->tiles(), workers<Config>());
     const int units = ceil_quotient(longest, halves) + kBetween;
     const int most =
@@ -224,18 +225,18 @@ struct SequenceRangeList : SequenceRanges<Config, Mask, Arguments, Params> {
  private:
   ATTNJIT_DEVICE WorkTile tile_of_even_part() {
     const int parts = left;
-    const bool joined = joins<Config>(arguments);
-    const auto [of, part, rank] = this->uniform_tile(joined ? begin >> 1 : begin, parts);
+    const bool cluster_reduced = reduces_cluster<Config>(arguments);
+    const auto [of, part, rank] = this->uniform_tile(cluster_reduced ? begin >> 1 : begin, parts);
     WorkTile work = this->work_tile(of, rank);
     const KvTiles reached = reached_by(work);
     const int units = this->units_of(reached);
     int each = quotient(units + parts - 1, parts);
     work.partition = parts > 1 ? part : kWhole;
     int cut = part * each;
-    if (joined) {
+    if (cluster_reduced) {
       each = max(min(each, units - cut), 0);
       const int half = (each + 1) >> 1;
-      work.partition += kJoined;
+      work.partition += kClusterReduced;
       cut += (begin & 1) * half;
       each = (begin & 1) == 0 ? half : each - half;
     }

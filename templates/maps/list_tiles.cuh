@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins the lists of a map (maps/map_rows.cuh) to one list for each work tile of a kernel whose
+// Merges the lists of a map (maps/map_rows.cuh) to one list for each work tile of a kernel whose
 // roles count its KV tiles: blocks in ascending order, each once, with what is known of them.
 //
 // Config: kThreads, kMapBits. Arguments: a map's, and
@@ -18,7 +18,7 @@
 
 namespace attnjit::maps {
 
-constexpr int kListChunk = 1024;  ///< blocks that are joined together
+constexpr int kListChunk = 1024;  ///< blocks that are merged together
 
 /// Of a chunk's blocks which are seen, and what is known of them.
 template <class Config>

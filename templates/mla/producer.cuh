@@ -217,7 +217,7 @@ struct Producer {
   ATTNJIT_DEVICE void load_q_at_once() const {
     if (!loads_q_at_once()) return;
     const SequenceRanges<Config, Mask, Arguments, Params> ranges{{arguments}, params};
-    const int place = worker<Config>() >> (joins<Config>(arguments) ? 1 : 0);
+    const int place = worker<Config>() >> (reduces_cluster<Config>(arguments) ? 1 : 0);
     const auto [sequence, part, tile] = ranges.uniform_tile(place, arguments.uniform_splits);
     if (sequence >= arguments.batch) return;
     WorkTile work{};

@@ -12,7 +12,7 @@
 #include "sm90/products.cuh"
 #include "sm90/score_registers.cuh"
 #include "sm90/softmax.cuh"
-#include "sm90_mla/join.cuh"
+#include "sm90_mla/cluster_reduce.cuh"
 
 namespace attnjit::sm90_mla {
 
@@ -596,10 +596,10 @@ struct Consumer {
     rows.work = load_work<Config>(smem.stashed_work(4 * rank + warp), lane);
     find_outputs(rows);
     Ending<Config> ending{{rows.softmax.max_sum(0), rows.softmax.max_sum(1)}, rank};
-    if constexpr (may_join<Config>()) {
-      if (rows.work.partition >= kJoined / 2) {
-        rows.work.partition -= kJoined;
-        ending.join(smem, thread());
+    if constexpr (may_reduce_cluster<Config>()) {
+      if (rows.work.partition >= kClusterReduced / 2) {
+        rows.work.partition -= kClusterReduced;
+        ending.reduce(smem, thread());
       }
     }
     if constexpr (Config::kSplit) {

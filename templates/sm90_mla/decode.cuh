@@ -18,8 +18,8 @@
 // with k_head_bytes and the same of v where Config::kOwnV;
 // and where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
-// with int uniform_splits where Config::kStreamK, and int joined where Config::kJoins
-// (common/sequence_ranges.cuh)
+// with int uniform_splits where Config::kStreamK, and int cluster_reduced where
+// Config::kClusterReduces (common/sequence_ranges.cuh)
 #pragma once
 
 #include "mla/producer.cuh"
@@ -39,8 +39,8 @@ ATTNJIT_DEVICE void decode(const Arguments& arguments, const Params& params) {
     mla::begin_cta<Config>(smem, arguments);
     init_barriers<Config>(smem.barrier(0));
   }
-  // Where two CTAs join, each arrives at barriers of the other, which are made by then.
-  if (joins<Config>(arguments)) {
+  // Where two CTAs reduce, each arrives at barriers of the other, which are made by then.
+  if (reduces_cluster<Config>(arguments)) {
     cluster_arrive_relaxed();
     cluster_wait();
   }

@@ -50,7 +50,7 @@ struct LayoutOf : mla::TilesOf<Config> {
   static_assert(Config::kStashOffset % 16 == 0 &&
                     Config::kWorkOffset >= Config::kStashOffset + Config::kWorkBytes * 8,
                 "what each warp stashes lies before the published work");
-  static_assert(Config::kBarriers == Tiles::kTileBarriers + (may_join<Config>() ? 2 : 0),
+  static_assert(Config::kBarriers == Tiles::kTileBarriers + (may_reduce_cluster<Config>() ? 2 : 0),
                 "the plan has every barrier that the kernel names");
 };
 
@@ -67,10 +67,10 @@ struct Smem : mla::TileMemory<Config> {
     return base + Config::kStashOffset + Config::kWorkBytes * warp;
   }
 
-  // Of two CTAs that join: the other one is done with its K, and sends its numbers here; they have
-  // landed.
-  ATTNJIT_DEVICE u32 peer_done() const { return this->barrier(Config::kBarJoin); }
-  ATTNJIT_DEVICE u32 joined_full() const { return this->barrier(Config::kBarJoin + 1); }
+  // Of two CTAs that reduce: the other one is done with its K, and sends its numbers here; they
+  // have landed.
+  ATTNJIT_DEVICE u32 peer_done() const { return this->barrier(Config::kBarClusterReduce); }
+  ATTNJIT_DEVICE u32 reduced_full() const { return this->barrier(Config::kBarClusterReduce + 1); }
 };
 
 }  // namespace attnjit::sm90_mla

@@ -378,9 +378,9 @@ TEST(Sm90MlaPlan, CtasOfTheSameKeysAreNeighbours) {
 
 // Two CTAs have half of a sequence each, where it would have two parts; or of a part, where a row
 // has more parts than a warp of the merge has lanes.
-TEST(Sm90MlaPlan, PairsOfCtasJoin) {
+TEST(Sm90MlaPlan, PairsOfCtasReduce) {
   const KernelPlan plan = plan_of(sm90_mla_spec());
-  EXPECT_TRUE(plan.sm90_mla->tiles.joins);
+  EXPECT_TRUE(plan.sm90_mla->tiles.cluster_reduces);
   const auto launches = [&](int batch, int q_len, int kv_len) {
     Result<LaunchSequence> sequence =
         plan_launch(plan, paged_shapes_of(batch, q_len, kv_len), {}, {}, {.sm_count = 132});
@@ -390,27 +390,28 @@ TEST(Sm90MlaPlan, PairsOfCtasJoin) {
   using Shape = std::array<std::uint32_t, 3>;
   const std::vector<KernelParameter>& parameters = plan.main().parameters;
   const auto at = static_cast<std::size_t>(
-      std::ranges::find(parameters, "joined", &KernelParameter::name) - parameters.begin());
+      std::ranges::find(parameters, "cluster_reduced", &KernelParameter::name) -
+      parameters.begin());
   ASSERT_LT(at, parameters.size());
-  const auto joins = [&](const LaunchRecipe& recipe) {
+  const auto cluster_reduces = [&](const LaunchRecipe& recipe) {
     return std::get<std::int32_t>(recipe.args[at].value) == 1;
   };
   // Whole, and of sequences that are too short to ask how long they are: no merge follows.
   std::vector<LaunchRecipe> found = launches(32, 1, 1024);
   ASSERT_EQ(found.size(), 1U);
-  EXPECT_TRUE(joins(found[0]));
+  EXPECT_TRUE(cluster_reduces(found[0]));
   EXPECT_EQ(found[0].cluster, (Shape{2, 1, 1}));
   EXPECT_EQ(found[0].grid, (Shape{128, 1, 1}));
   // Long ones may differ, and then runs are dealt out to all SMs.
   found = launches(32, 1, 4096);
   ASSERT_EQ(found.size(), 2U);
-  EXPECT_TRUE(joins(found[0]));
+  EXPECT_TRUE(cluster_reduces(found[0]));
   EXPECT_EQ(found[0].cluster, (Shape{2, 1, 1}));
   EXPECT_EQ(found[0].grid, (Shape{132, 1, 1}));
   // Halves of 32 parts.
   found = launches(1, 1, 32768);
   ASSERT_EQ(found.size(), 2U);
-  EXPECT_TRUE(joins(found[0]));
+  EXPECT_TRUE(cluster_reduces(found[0]));
   EXPECT_EQ(found[0].cluster, (Shape{2, 1, 1}));
   EXPECT_EQ(found[0].grid, (Shape{128, 1, 1}));
   // Of 256 tiles each, beside which a merge is short; more query tiles than half of the SMs; a few
@@ -418,7 +419,7 @@ TEST(Sm90MlaPlan, PairsOfCtasJoin) {
   for (const auto& [batch, kv_len] : {std::pair(32, 32768), {34, 8192}, {8, 1024}}) {
     found = launches(batch, 1, kv_len);
     ASSERT_FALSE(found.empty());
-    EXPECT_FALSE(joins(found[0])) << batch << " of " << kv_len;
+    EXPECT_FALSE(cluster_reduces(found[0])) << batch << " of " << kv_len;
   }
   // Of the other CTA its eight warps that compute arrive; what it sends is counted in bytes.
   const std::vector<BarrierPlan>& barriers = plan.main().barriers;
@@ -429,16 +430,17 @@ TEST(Sm90MlaPlan, PairsOfCtasJoin) {
   EXPECT_EQ(barriers.back().name, "peer's results full");
   EXPECT_EQ(barriers.back().arrivals, 1);
 
-  const auto may_join = [](auto change) {
+  const auto may_reduce_cluster = [](auto change) {
     AttentionSpec spec = sm90_mla_spec();
     change(spec);
-    return plan_of(spec).sm90_mla->tiles.joins;
+    return plan_of(spec).sm90_mla->tiles.cluster_reduces;
   };
-  EXPECT_TRUE(may_join([](AttentionSpec& spec) { spec.page_size = 1; }));
-  EXPECT_FALSE(may_join([](AttentionSpec& spec) { spec.num_partitions = 2; }));
+  EXPECT_TRUE(may_reduce_cluster([](AttentionSpec& spec) { spec.page_size = 1; }));
+  EXPECT_FALSE(may_reduce_cluster([](AttentionSpec& spec) { spec.num_partitions = 2; }));
   // There are no registers for it; and these upcast for each other.
-  EXPECT_FALSE(may_join([](AttentionSpec& spec) { spec.kv_dtype = Dtype::kE4m3; }));
-  EXPECT_FALSE(may_join([](AttentionSpec& spec) { spec.cache_format = CacheFormat::kDsv32; }));
+  EXPECT_FALSE(may_reduce_cluster([](AttentionSpec& spec) { spec.kv_dtype = Dtype::kE4m3; }));
+  EXPECT_FALSE(
+      may_reduce_cluster([](AttentionSpec& spec) { spec.cache_format = CacheFormat::kDsv32; }));
 }
 
 TEST(Sm90MlaPlan, RefusesWhatWouldOverflow) {

@@ -147,7 +147,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kStreamK", "false"},
       {"kHeadStreamK", "false"},
       {"kCuts", "false"},
-      {"kJoins", "false"},
+      {"kClusterReduces", "false"},
       {"kSkipsHiddenTiles", "false"},
       {"kRematerializes", "false"},
       {"kRematerializesRows", "false"},

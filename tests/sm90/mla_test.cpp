@@ -21,7 +21,7 @@ TEST_F(Sm90Mla, PartitionsOfFixedKeys) { check_partitions_of_fixed_keys(); }
 TEST_F(Sm90Mla, ManyPartsOfLongRows) { check_many_parts_of_long_rows(); }
 TEST_F(Sm90Mla, DealsRuns) { check_runs(); }
 TEST_F(Sm90Mla, PartsOfATileEach) { check_parts_of_a_tile_each(); }
-TEST_F(Sm90Mla, JoinsHalves) { check_joined(); }
+TEST_F(Sm90Mla, ReducesHalves) { check_cluster_reduced(); }
 TEST_F(Sm90Mla, Expressions) { check_expressions(); }
 TEST_F(Sm90Mla, Materialized) { check_materialized(); }
 TEST_F(Sm90Mla, RowsOfBatches) { check_rows_of_batches(); }

@@ -21,7 +21,7 @@ namespace {
 using namespace kernel_test;
 
 // Of common/sequence_ranges.cuh, and of common/cut_table.cuh.
-constexpr int kWorkTileUnits = 4, kHeadTileUnits = 2, kJoined = 1 << 16;
+constexpr int kWorkTileUnits = 4, kHeadTileUnits = 2, kClusterReduced = 1 << 16;
 
 // Tiles of 64 rows against 64 keys: of 128 heads and one position or more; or, with HEADS, of a
 // group's 4 heads and up to 16 positions, in a ragged batch. A CTA writes how many it has, and of
@@ -33,7 +33,7 @@ using namespace attnjit;
 struct Config {
   static constexpr bool kRagged = HEADS, kRaggedKv = false, kKvLensExcludeNew = false;
   static constexpr bool kSplit = true, kStreamK = true, kMapped = false, kPairTiles = false;
-  static constexpr bool kHeadStreamK = HEADS, kJoins = !HEADS, kCuts = false;
+  static constexpr bool kHeadStreamK = HEADS, kClusterReduces = !HEADS, kCuts = false;
   static constexpr bool kSkipsHiddenTiles = false;
   static constexpr int kCluster = 1, kTileM = 64, kTileN = 64;
 #if HEADS
@@ -45,17 +45,17 @@ struct Config {
 };
 struct Arguments {
   const int *kv_lens, *q_offsets;
-  int batch, q_len, kv_len, num_q_heads, partitions, uniform_splits, joined, total_q;
+  int batch, q_len, kv_len, num_q_heads, partitions, uniform_splits, cluster_reduced, total_q;
 };
 struct NoParams {};
 using Finder = RangeFinder<Config, CausalMask, Arguments, NoParams>;
 using List = SequenceRangeList<Config, CausalMask, Arguments, NoParams>;
 
 extern "C" __global__ void deal(const int* kv_lens, const int* q_offsets, int* out, int batch,
-                                int q_len, int heads, int partitions, int uniform_splits, int joined,
+                                int q_len, int heads, int partitions, int uniform_splits, int cluster_reduced,
                                 int total_q, int most) {
   const Arguments arguments{kv_lens, q_offsets,  batch,      q_len,  1 << 20,
-                            heads,   partitions, uniform_splits, joined, total_q};
+                            heads,   partitions, uniform_splits, cluster_reduced, total_q};
   const NoParams params;
   const int lane = static_cast<int>(threadIdx.x);
   const SchedulerCursor place = Finder{{{arguments}, params}, lane}.find();
@@ -80,8 +80,8 @@ extern "C" __global__ void deal(const int* kv_lens, const int* q_offsets, int* o
 struct Launch {
   std::vector<std::int32_t> kv_lens;
   int q_len = 1, ctas = 1;
-  int splits = 0;       // uniform ones; 0: the device is asked
-  bool joined = false;  // two CTAs have half of each split
+  int splits = 0;                // uniform ones; 0: the device is asked
+  bool cluster_reduced = false;  // two CTAs have half of each split
   // Of heads: groups of them, and which sequences have no rows; the others have q_len.
   int groups = 0;
   std::set<int> empty = {};
@@ -135,7 +135,7 @@ class Sm90SequenceRuns : public KernelTest {
     for (const int number :
          {static_cast<int>(launch.kv_lens.size()), launch.q_len, heads,
           launch.splits > 0 ? launch.splits : launch.ctas + 1, std::max(launch.splits, 1),
-          launch.joined ? 1 : 0, q_offsets.back(), kMost}) {
+          launch.cluster_reduced ? 1 : 0, q_offsets.back(), kMost}) {
       recipe.args.push_back({std::int32_t{number}});
     }
     const Result<EmulatorReport> report = emulate(*module, recipe, buffers);
@@ -159,13 +159,13 @@ class Sm90SequenceRuns : public KernelTest {
     return dealt;
   }
 
-  // Adds a piece. Both halves of a part that is joined are one: of rows that see less than others,
-  // one may have a tile more or less.
+  // Adds a piece. Both halves of a part that two CTAs reduce are one: of rows that see less than
+  // others, one may have a tile more or less.
   static void add(Piece piece, std::vector<Piece>& pieces) {
-    const bool joined = piece.partition >= kJoined / 2;
-    if (joined) piece.partition -= kJoined;
+    const bool cluster_reduced = piece.partition >= kClusterReduced / 2;
+    if (cluster_reduced) piece.partition -= kClusterReduced;
     const auto other = std::ranges::find(pieces, piece.partition, &Piece::partition);
-    if (!joined || other == pieces.end()) {
+    if (!cluster_reduced || other == pieces.end()) {
       pieces.push_back(piece);
       return;
     }
@@ -239,8 +239,8 @@ TEST_F(Sm90SequenceRuns, DealsEachTileOnce) {
     launch.q_len = draw(1, 4);
     launch.ctas = draw(1, 60);
     launch.splits = std::max(draw(-12, 12), 0);
-    launch.joined = draw(0, 2) == 1;
-    if (launch.joined) launch.ctas += launch.ctas % 2;
+    launch.cluster_reduced = draw(0, 2) == 1;
+    if (launch.cluster_reduced) launch.ctas += launch.ctas % 2;
     const int longest = 1 << draw(2, 14);
     for (int sequences = draw(1, 80); sequences > 0; --sequences) {
       launch.kv_lens.push_back(draw(0, longest));

@@ -48,7 +48,7 @@ constexpr auto kNumbers = [] {
                                    {kTileGrowth, "tile_growth"},
                                    {kSmallTile, "small_tile"},
                                    {kUniformSplits, "uniform_splits"},
-                                   {kJoined, "joined"},
+                                   {kClusterReduced, "cluster_reduced"},
                                    {kTotalHeads, "total_heads"},
                                    {kSectionHeads, "section_heads"},
                                    {kOneQuery, "one_query"},

@@ -39,8 +39,8 @@ struct PartitionChoice {
   /// As many; or 1 where the launch has the device find how long sequences are, and may deal out
   /// stream-K ranges over them. Partitions are then those that have ranges.
   std::int32_t uniform_splits = 1;
-  /// Two CTAs have half of each uniform split, and join these.
-  bool joined = false;
+  /// Two CTAs have half of each uniform split, and reduce these.
+  bool cluster_reduced = false;
   /// CTAs from one that has a part of a tile to that of the next: where ranges may be dealt out
   /// over sequences, those that share each; else 0.
   std::int32_t team = 0;

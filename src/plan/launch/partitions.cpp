@@ -175,8 +175,10 @@ PartitionChoice sequence_ranges(const SplitWork& work, const PartitionChoice& un
   if (work.tiles > kMaxTiles / workers || batch * work.kv_tiles < kLongRange * teams)
     return uniform;
   if (uniform.partitions == 1 && work.kv_tiles < kLongSequence) return uniform;
-  const bool joined = uniform.joined && uniform.partitions == 1;
-  return {.partitions = joined ? workers / 2 * 2 : workers, .joined = joined, .team = team};
+  const bool cluster_reduced = uniform.cluster_reduced && uniform.partitions == 1;
+  return {.partitions = cluster_reduced ? workers / 2 * 2 : workers,
+          .cluster_reduced = cluster_reduced,
+          .team = team};
 }
 
 PartitionChoice cut_partitions(const SplitWork& work, const LaunchShapes& shapes, int ctas) {

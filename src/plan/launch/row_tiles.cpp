@@ -131,7 +131,7 @@ void set_work_numbers(const LaunchRequest& request, const QueryTiling& tiling,
                {kTileGrowth, tiling.growth},
                {kPartitions, request.parts.partitions},
                {kUniformSplits, request.parts.uniform_splits},
-               {kJoined, std::int32_t{request.parts.joined ? 1 : 0}}});
+               {kClusterReduced, std::int32_t{request.parts.cluster_reduced ? 1 : 0}}});
   numbers.set_strides(request.tensors);
 }
 

@@ -51,12 +51,12 @@ class SplitTimes {
   }
   /// The same where two CTAs have half of each part, and neighbours other keys. `merges`: a merge
   /// follows, though one part has nothing for it.
-  double joined(std::int64_t parts, std::int64_t tiles, std::int64_t sequences,
-                std::int64_t kv_tiles, double rows, bool merges) const {
+  double cluster_reduced(std::int64_t parts, std::int64_t tiles, std::int64_t sequences,
+                         std::int64_t kv_tiles, double rows, bool merges) const {
     const double apart = tiles > sequences ? rates_.apart : 1.0;
     const double main = computed(2 * parts, tiles, sequences, kv_tiles, apart);
-    if (parts > 1) return main + rates_.join_part + merged(parts, rows);
-    return main + rates_.join_whole + (merges ? rates_.empty_merge : 0.0);
+    if (parts > 1) return main + rates_.reduce_part + merged(parts, rows);
+    return main + rates_.reduce_whole + (merges ? rates_.empty_merge : 0.0);
   }
 
  private:
@@ -127,14 +127,15 @@ PartitionChoice mla_partitions(const MlaTiles& tiles, const MlaRates& rates,
   const std::int32_t workers = workers_of(tiles, device);
   PartitionChoice best{even, even};
   double least = times.of(even, work.tiles, sequences, work.kv_tiles, work.rows);
-  for (std::int32_t parts = 1; tiles.joins && 2 * parts * work.tiles <= workers; ++parts) {
+  for (std::int32_t parts = 1; tiles.cluster_reduces && 2 * parts * work.tiles <= workers;
+       ++parts) {
     if (2 * parts > work.kv_tiles) break;
-    const PartitionChoice joined{parts, parts, true};
-    const bool asks = sequence_ranges(work, joined, shapes.batch, team, workers).team > 0;
-    const double time =
-        times.joined(parts, work.tiles, sequences, work.kv_tiles, work.rows, asks || parts > 1);
+    const PartitionChoice cluster_reduced{parts, parts, true};
+    const bool asks = sequence_ranges(work, cluster_reduced, shapes.batch, team, workers).team > 0;
+    const double time = times.cluster_reduced(parts, work.tiles, sequences, work.kv_tiles,
+                                              work.rows, asks || parts > 1);
     if (time >= least) continue;
-    best = joined;
+    best = cluster_reduced;
     least = time;
   }
   return sequence_ranges(work, best, shapes.batch, team, workers);
@@ -170,7 +171,7 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
       .m_tiles = count, .tile_groups = tiles.cluster, .first_tiles = count, .second_tiles = count};
   set_work_numbers(request, tiling, total_tiles, shares.paired_units, values.numbers);
   auto ctas = static_cast<std::uint32_t>(shares.ctas * tiles.cluster);
-  if (request.parts.joined) {
+  if (request.parts.cluster_reduced) {
     // Of ranges as many as there are; else those of the parts.
     const std::int64_t pairs = m_tiles * packs * shapes.batch * request.parts.uniform_splits;
     ctas =
@@ -179,7 +180,7 @@ Status plan_mla_launch(const KernelPlan& plan, const MlaTiles& tiles, const Laun
   Status filled = fill_recipe(KernelId::kAttention, ctas, values, recipe);
   // Two SMs that lie side by side ask L2 once for what both read at a time (docs/mla.md).
   const bool clustered = tiles.clusters_for_l2 && m_tiles * packs > 1 && ctas % 2 == 0;
-  if (request.parts.joined || clustered) recipe.cluster[0] = 2;
+  if (request.parts.cluster_reduced || clustered) recipe.cluster[0] = 2;
   if (filled) forget_partials(plan, request.parts.partitions, recipe);
   return filled;
 }

@@ -19,8 +19,8 @@ struct MlaRates {
   double merge = 2.5;        ///< of a merge,
   double merge_part = 0.05;  ///< and of each part of it
   double empty_merge = 0;    ///< one that has nothing to do
-  double join_whole = 0;     ///< of two halves of a sequence by their CTAs, where they do that,
-  double join_part = 0;      ///< and of a part
+  double reduce_whole = 0;   ///< of two halves of a sequence by their CTAs, where they do that,
+  double reduce_part = 0;    ///< and of a part
   double apart = 1;          ///< of a tile's time, where neighbours could share keys and do not
 };
 

@@ -32,7 +32,7 @@ std::vector<LaunchNumber> numbers_of(const MlaTiles& tiles) {
   }
   add_work_numbers(spec, splits(spec), spec.lengths_differ, numbers);
   if (tiles.stream_k) numbers.push_back(kUniformSplits);
-  if (tiles.joins) numbers.push_back(kJoined);
+  if (tiles.cluster_reduces) numbers.push_back(kClusterReduced);
   if (tiles.row_copies) numbers.insert(numbers.end(), {kNumPages, kKPageBytes, kKRowBytes});
   if (tiles.row_copies && tiles.own_v()) {
     numbers.insert(numbers.end(), {kKHeadBytes, kVPageBytes, kVRowBytes, kVHeadBytes});
@@ -223,7 +223,7 @@ void add_mla_constants(const MlaTiles& tiles, Constants& constants) {
   constants.add("kHeadStreamK", false);
   constants.add("kCuts", false);
   constants.add("kUnitPositions", 0);
-  constants.add("kJoins", tiles.joins);
+  constants.add("kClusterReduces", tiles.cluster_reduces);
   constants.add("kSkipsHiddenTiles", spec.block_sparse);
   constants.add("kPartitionTiles", tiles.partition_tiles());
   constants.add("kStages", tiles.barrier_stages());

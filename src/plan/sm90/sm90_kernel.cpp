@@ -56,7 +56,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm9
   constants.add("kBody", body);
   // What kernels of absorbed MLA may do.
   constants.add("kCluster", 1);
-  constants.add("kJoins", false);
+  constants.add("kClusterReduces", false);
   constants.add("kSkipsHiddenTiles", false);
   return std::move(constants).take();
 }

@@ -29,7 +29,7 @@ void lay_out(Sm90MlaPlan& plan) {
   MlaTiles& tiles = plan.tiles;
   // NOTE: not where K is upcast: consumers have no registers for it, and spilled 48 bytes; and a
   // CTA that upcasts for another one has that as its cluster's.
-  tiles.joins = tiles.stream_k && tiles.cluster == 1 && tiles.upcast_blocks == 0;
+  tiles.cluster_reduces = tiles.stream_k && tiles.cluster == 1 && tiles.upcast_blocks == 0;
   tiles.clusters_for_l2 = tiles.cluster == 1 && !tiles.own_v();
   // One lane of each warp that read it releases memory; what V has not of K, such as the rope's
   // block, is of the warpgroup that makes S. What a CTA upcasts for the other, both release to
@@ -40,8 +40,8 @@ void lay_out(Sm90MlaPlan& plan) {
                     .middle_block = kConsumers * kWarps * tiles.cluster,
                     .rope = kWarps},
                    plan);
-  if (tiles.joins) {
-    plan.barriers.add_group("kBarJoin", "peer done", kConsumers * kWarps);
+  if (tiles.cluster_reduces) {
+    plan.barriers.add_group("kBarClusterReduce", "peer done", kConsumers * kWarps);
     plan.barriers.add("peer's results full", 1);
   }
   lay_out_mla_smem({.p_bytes = kRecordBytes,

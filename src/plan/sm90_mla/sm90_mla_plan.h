@@ -22,8 +22,8 @@ struct Sm90MlaPlan : MlaPlan {
                                    .shared_bytes = 34e3,
                                    .flop = 5e6,
                                    .empty_merge = 1.2,
-                                   .join_whole = 3.0,
-                                   .join_part = 4.2,
+                                   .reduce_whole = 3.0,
+                                   .reduce_part = 4.2,
                                    .apart = 1.05};
 
   int producer_registers = 0;

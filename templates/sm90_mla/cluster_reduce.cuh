@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a consumer's rows end: by themselves, or as one with those of another CTA, which has the same
-// queries and other keys. Two CTAs of a cluster then join what they have in shared memory, which
+// queries and other keys. Two CTAs of a cluster then reduce what they have in shared memory, which
 // leaves the merge half of the parts, or none.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace attnjit::sm90_mla {
 
-/// The end of a thread's two rows. Where two CTAs join, each ends every second block of columns,
+/// The end of a thread's two rows. Where two CTAs reduce, each ends every second block of columns,
 /// for all rows. A thread sends its numbers of the other blocks to the thread of the same number in
 /// the other CTA, which has the same rows and columns. They land where K was.
 ///
@@ -18,43 +18,46 @@ template <class Config>
 struct Ending {
   using Layout = LayoutOf<Config>;
   using O = Output<Config>;
-  static constexpr bool kMayJoin = may_join<Config>();
+  static constexpr bool kMayReduce = may_reduce_cluster<Config>();
   /// 16 bytes of each thread lie beside those of the next.
   static constexpr int kVectorBytes = 16 * kWarpgroupThreads;
   static constexpr int kBlockVectors = 8;
-  static_assert(!kMayJoin || (Config::kCluster == 1 && !Config::kOwnV &&
-                              (1 + ceil_div(Layout::kOvBlocks, 2) * kBlockVectors) * kVectorBytes <=
-                                  Config::kSlots * Layout::kSlotBytes),
+  static_assert(!kMayReduce ||
+                    (Config::kCluster == 1 && !Config::kOwnV &&
+                     (1 + ceil_div(Layout::kOvBlocks, 2) * kBlockVectors) * kVectorBytes <=
+                         Config::kSlots * Layout::kSlotBytes),
                 "what the other CTA sends fits where K was");
 
   RowMaxSum rows[2];  ///< of all keys of the part
   int rank;           ///< of the warpgroup
-  bool joined = false;
+  bool cluster_reduced = false;
   int cta = 0;  ///< of the two
 
   /// Whether this CTA ends a block of columns; or, of block 0, the rows.
-  ATTNJIT_DEVICE bool ends(int block) const { return !kMayJoin || !joined || (block & 1) == cta; }
+  ATTNJIT_DEVICE bool ends(int block) const {
+    return !kMayReduce || !cluster_reduced || (block & 1) == cta;
+  }
 
-  /// Joins the rows with those of the other CTA. All threads of both CTAs' consumers. NOTE: a CTA's
-  /// one work tile: of a second one K would be on its way to that memory.
+  /// Reduces the rows with those of the other CTA. All threads of both CTAs' consumers. NOTE: a
+  /// CTA's one work tile: of a second one K would be on its way to that memory.
   ///
   /// NOTE: by barriers in shared memory and their fences. With the cluster's barrier, which
   /// releases and acquires all memory, each of two steps was a fence of the whole GPU.
-  ATTNJIT_DEVICE void join(const Smem<Config>& smem, int thread) {
-    joined = true;
+  ATTNJIT_DEVICE void reduce(const Smem<Config>& smem, int thread) {
+    cluster_reduced = true;
     cta = cluster_rank();
     const int peer = cta ^ 1;
     // NOTE: opaque: the compiler would keep the vectors' addresses over all work tiles.
     const u32 received = opaque(smem.kv(0, 0) + 16 * thread);
     const u32 sent = shared_address_in(received, peer);
-    const u32 its_full = shared_address_in(smem.joined_full(), peer);
+    const u32 its_full = shared_address_in(smem.reduced_full(), peer);
     if ((thread & 31) == 0) {
       fence_release_shared();
       mbarrier_arrive_relaxed_at(smem.peer_done(), peer);
     }
     if (rank == 0 && thread == 0) {
       const int blocks = (Layout::kOvBlocks + 1 - cta) >> 1;
-      mbarrier_arrive_expect_tx(smem.joined_full(), (1 + blocks * kBlockVectors) * kVectorBytes);
+      mbarrier_arrive_expect_tx(smem.reduced_full(), (1 + blocks * kBlockVectors) * kVectorBytes);
     }
     // No warp of the other CTA multiplies with K any more.
     mbarrier_wait_relaxed_cluster(smem.peer_done(), 0);
@@ -72,7 +75,7 @@ struct Ending {
                                __float_as_uint(o[j + 2]), __float_as_uint(o[j + 3]));
               }
             });
-    smem.wait(smem.joined_full(), 0);
+    smem.wait(smem.reduced_full(), 0);
     u32 words[4];
     load_shared_v4(received, words);
     float of_own[2], of_its[2];

@@ -160,7 +160,7 @@ struct Consumer : Epilogue<Config, Mask, ScoreMod, Arguments, Params> {
 
   /// All work tiles that the producer publishes.
   ATTNJIT_DEVICE void run() {
-    if (rank == Config::kConsumers - 1) pass_turn<Config>(this->turn_after());
+    if (rank == Config::kConsumers - 1) order_barrier_arrive<Config>(this->next_order_barrier());
     while (true) {
       smem.next_work_tile();
       smem.wait(smem.q_full(q_ring.stage, rank_here()), q_ring.parity);

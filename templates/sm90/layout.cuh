@@ -24,12 +24,12 @@ constexpr int kStepColumns = 16;
 constexpr int kMaxConsumers = 3;
 
 /// Named barriers; 0 is the whole CTA's.
-constexpr int kTurnBarrier = 1;  ///< + consumer: its turn to issue products
-constexpr int kEpilogueBarrier = kTurnBarrier + kMaxConsumers;  ///< + consumer: its O is staged
+constexpr int kOrderBarrier = 1;  ///< + consumer: it may issue products (ping-pong)
+constexpr int kEpilogueBarrier = kOrderBarrier + kMaxConsumers;  ///< + consumer: its O is staged
 constexpr int kPublishBarrier =
     kEpilogueBarrier + kMaxConsumers;  ///< work is published to the copying warps
-/// A turn's: the consumer that passes it, and the one that takes it.
-constexpr int kTurnThreads = 2 * kWarpgroupThreads;
+/// Of an order barrier: the consumer that arrives, and the one that waits.
+constexpr int kOrderThreads = 2 * kWarpgroupThreads;
 
 /// Whether keys have scales of their own, by which V's are weighed. Scores are then exponents of 2
 /// as they come, and who made them adds up the sums (sm90/key_scales.cuh).

@@ -43,7 +43,7 @@ struct QueryRows {
   int index;                        ///< the KV tile that is next
   DescriptorOf<Config> descriptor;  ///< of the tile, where tiles are listed
   DescriptorOf<Config> next;        ///< of the one after it
-  WarpFlagOf<Config> turn;          ///< listed: it is not the first of the work tile
+  WarpFlagOf<Config> waits_order;   ///< listed: it is not the first of the work tile
   int first_row;                    ///< the first of the thread's two rows, which are 8 apart
   u32 q_address;
   ScoreTile scores;
@@ -104,8 +104,8 @@ struct Mainloop {
   const Smem<Config>& smem;
   const Arguments& arguments;
   const Params& params;
-  int rank;             ///< among the consumers
-  int kept_turn_after;  ///< the barrier of the next one's turn, where it is kept
+  int rank;                     ///< among the consumers
+  int kept_next_order_barrier;  ///< the next one's, where it is kept
   int lane;
   int warp;  ///< of the warpgroup's four
   Ring k_ring;
@@ -121,18 +121,18 @@ struct Mainloop {
         arguments(launch),
         params(user),
         rank(consumer),
-        kept_turn_after(rematerializes_rows<Config>() ? 0 : next_turn<Config>(consumer)),
+        kept_next_order_barrier(rematerializes_rows<Config>() ? 0 : next_barrier<Config>(consumer)),
         lane(static_cast<int>(threadIdx.x & 31u)),
         warp(warp_uniform(static_cast<int>(threadIdx.x >> 5)) & 3),
         key_scales(memory) {}
 
-  /// The barrier of the next one's turn. NOTE: what ptxas knows as loop-invariant it kept in
+  /// The next one's order barrier. NOTE: what ptxas knows as loop-invariant it kept in
   /// memory.
-  ATTNJIT_DEVICE int turn_after() const {
+  ATTNJIT_DEVICE int next_order_barrier() const {
     if constexpr (rematerializes_rows<Config>()) {
-      return next_turn<Config>(static_cast<int>(opaque(static_cast<u32>(rank))));
+      return next_barrier<Config>(static_cast<int>(opaque(static_cast<u32>(rank))));
     }
-    return kept_turn_after;
+    return kept_next_order_barrier;
   }
 
   /// The warp's number and the consumer's, read again where registers lack, and then not kept.
@@ -385,7 +385,7 @@ struct Mainloop {
     await_k();
     const Descriptor descriptor = read_descriptor();
     if (!none_before) {
-      await_turn<Config>(rank);
+      order_barrier_sync<Config>(rank);
       if constexpr (Config::kBlockSparse) {
         await_v();
         pin_probabilities(rows);
@@ -394,20 +394,20 @@ struct Mainloop {
       } else {
         product_pv(rows);
       }
-    } else if (Config::kBlockSparse && rows.turn) {
-      await_turn<Config>(rank);
+    } else if (Config::kBlockSparse && rows.waits_order) {
+      order_barrier_sync<Config>(rank);
     }
-    scores_alone(rows, bits, descriptor, !none_before || (Config::kBlockSparse && rows.turn),
+    scores_alone(rows, bits, descriptor, !none_before || (Config::kBlockSparse && rows.waits_order),
                  Config::kBlockSparse && !none_before);
   }
   /// S and the softmax of such a tile, whose K is there.
-  ATTNJIT_DEVICE void scores_alone(Rows& rows, Bits& bits, Descriptor descriptor, bool passes_turn,
-                                   bool releases_v) {
+  ATTNJIT_DEVICE void scores_alone(Rows& rows, Bits& bits, Descriptor descriptor,
+                                   bool arrives_order, bool releases_v) {
     Scores s;
     float correction[2];
     wgmma_fence();
     begin_qk(rows);
-    if (passes_turn) pass_turn<Config>(turn_after());
+    if (arrives_order) order_barrier_arrive<Config>(next_order_barrier());
     find_q(rows);
     key_scales.await();
     look_ahead(rows, descriptor);
@@ -440,14 +440,14 @@ struct Mainloop {
     }
     await_k();
     const Descriptor descriptor = read_descriptor();
-    await_turn<Config>(rank);
+    order_barrier_sync<Config>(rank);
     pin_probabilities(rows);
     wgmma_fence();
     begin_qk(rows);
     await_v();
     wgmma_fence();
     begin_pv(rows);
-    pass_turn<Config>(turn_after());
+    order_barrier_arrive<Config>(next_order_barrier());
     find_q(rows);
     key_scales.await();
     key_scales.begin(lane);
@@ -475,34 +475,34 @@ struct Mainloop {
 
   /// Takes part in the pipelines of tiles that no row here sees, and in their turns: one a tile,
   /// without the first of a work tile.
-  ATTNJIT_DEVICE void skip(int tiles, bool turn) {
+  ATTNJIT_DEVICE void skip(int tiles, bool waits_order) {
     for (; tiles > 0; --tiles) {
       await_k();
-      skip_tile(turn);
-      turn = true;
+      skip_tile(waits_order);
+      waits_order = true;
     }
   }
   /// The same of one tile, whose K is there.
-  ATTNJIT_DEVICE void skip_tile(bool turn) {
+  ATTNJIT_DEVICE void skip_tile(bool waits_order) {
     // NOTE: where sequences differ, the turn is taken before V is there: the consumer that has the
     // rows of a decode multiplies with K after it. Elsewhere the memory is released first.
-    constexpr bool kTurnFirst = kLengthsDiffer<Config>;
+    constexpr bool kOrderFirst = kLengthsDiffer<Config>;
     release_k();
     key_scales.advance();
-    if (kTurnFirst && turn) take_turn();
+    if (kOrderFirst && waits_order) pass_order_barrier();
     await_v();
     release_v();
-    if (!kTurnFirst && turn) take_turn();
+    if (!kOrderFirst && waits_order) pass_order_barrier();
   }
   /// The same of a listed one.
   ATTNJIT_DEVICE void pass_tile(Rows& rows, Descriptor descriptor) {
     look_ahead(rows, descriptor);
     if (!rows.next.is_tile()) release_q_early();
-    skip_tile(rows.turn);
+    skip_tile(rows.waits_order);
   }
-  ATTNJIT_DEVICE void take_turn() {
-    await_turn<Config>(rank);
-    pass_turn<Config>(turn_after());
+  ATTNJIT_DEVICE void pass_order_barrier() {
+    order_barrier_sync<Config>(rank);
+    order_barrier_arrive<Config>(next_order_barrier());
   }
 
   /// The KV tiles that these rows see, and P V of the last one. NOTE: a loop for each kind of tile.
@@ -530,7 +530,7 @@ struct Mainloop {
         const bool more = rows.left();
         if (more) await_k();
         if (!first) {
-          if (more) await_turn<Config>(rank);
+          if (more) order_barrier_sync<Config>(rank);
           product_pv(rows);
         }
         if (!more) break;
@@ -570,7 +570,7 @@ struct Mainloop {
     WarpFlagOf<Config> left;  // P of a tile is to be multiplied yet
     left = false;
     rows.next = first_descriptor<Descriptor>(rows.work);
-    rows.turn = false;
+    rows.waits_order = false;
     if (!rows.next.is_tile()) release_q_early();
     while (rows.next.is_tile() || left) {
       rows.descriptor = rows.next;
@@ -591,7 +591,7 @@ struct Mainloop {
           await_k();
           descriptor = read_descriptor();
         }
-        if (sees && rows.turn) await_turn<Config>(rank);
+        if (sees && rows.waits_order) order_barrier_sync<Config>(rank);
         if (left) {
           await_v();
           wgmma_fence();
@@ -599,7 +599,7 @@ struct Mainloop {
           if (!sees) end_pv();
         }
         if (sees) {
-          scores_alone(rows, bits, descriptor, rows.turn, left);
+          scores_alone(rows, bits, descriptor, rows.waits_order, left);
           release_q_late();
         } else if (rows.descriptor.is_tile()) {
           pass_tile(rows, descriptor);
@@ -616,7 +616,7 @@ struct Mainloop {
         await_k();
         pass_tile(rows, read_descriptor());
       }
-      rows.turn = true;
+      rows.waits_order = true;
     }
   }
 

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer's products, S = Q K^T and O += P V, and its turn to issue them.
+// A consumer's products, S = Q K^T and O += P V, and the order in which consumers issue them.
 #pragma once
 
 #include "sm90/named_registers.cuh"
 
 namespace attnjit::sm90 {
 
-/// Where warpgroups take turns: waits for this consumer's.
+/// Ping-pong: waits until this consumer may issue products.
 template <class Config>
-ATTNJIT_DEVICE void await_turn(int consumer) {
-  if constexpr (Config::kPingPong) named_barrier_sync(kTurnBarrier + consumer, kTurnThreads);
+ATTNJIT_DEVICE void order_barrier_sync(int consumer) {
+  if constexpr (Config::kPingPong) named_barrier_sync(kOrderBarrier + consumer, kOrderThreads);
 }
 
-/// The barrier of the next consumer's turn. NOTE: opaque, so that it is computed once and not with
+/// The order barrier of the next consumer. NOTE: opaque, so that it is computed once and not with
 /// each tile.
 template <class Config>
-ATTNJIT_DEVICE int next_turn(int consumer) {
+ATTNJIT_DEVICE int next_barrier(int consumer) {
   const int next = consumer == Config::kConsumers - 1 ? 0 : consumer + 1;
-  return static_cast<int>(opaque(static_cast<u32>(kTurnBarrier + next)));
+  return static_cast<int>(opaque(static_cast<u32>(kOrderBarrier + next)));
 }
 
-/// Gives the turn to the next consumer.
+/// Lets the next consumer issue products.
 template <class Config>
-ATTNJIT_DEVICE void pass_turn(int next_turn) {
-  if constexpr (Config::kPingPong) named_barrier_arrive(next_turn, kTurnThreads);
+ATTNJIT_DEVICE void order_barrier_arrive(int next_barrier) {
+  if constexpr (Config::kPingPong) named_barrier_arrive(next_barrier, kOrderThreads);
 }
 
 /// Bytes from the first step of Q K^T to another, in blocks of columns of `block_bytes` each.

@@ -110,21 +110,21 @@ struct Consumer {
     if (lane == 0) mbarrier_arrive(smem.q_empty());
   }
 
-  // ---- The turn. Products are made in the order in which they are issued. Were both S issued at
-  // once, both would end late, and the tensor cores would idle during the first softmax. So the
-  // follower's S waits for the leader's but in a work tile's first pair of tiles, where K is on its
-  // way to both. Deep heads, whose V is on its way too, gain nothing by it.
+  // ---- The order barrier. Products are made in the order in which they are issued. Were both S
+  // issued at once, both would end late, and the tensor cores would idle during the first softmax.
+  // So the follower's S waits for the leader's but in a work tile's first pair of tiles, where K is
+  // on its way to both. Deep heads, whose V is on its way too, gain nothing by it.
 
-  static constexpr bool kTurns = !Config::kOwnV;
-  /// The block of S before which the turn is passed. NOTE: not behind the last one: the products
-  /// that are still to be issued take as long as it takes to hear of it.
-  static constexpr int kTurnBlock = 2 * Layout::kQkBlocks / 3;
+  static constexpr bool kOrdered = !Config::kOwnV;
+  /// The block of S before which the other may issue its own. NOTE: not behind the last one: the
+  /// products that are still to be issued take as long as it takes to hear of it.
+  static constexpr int kOrderBlock = 2 * Layout::kQkBlocks / 3;
 
-  ATTNJIT_DEVICE void pass_turn() const {
-    if constexpr (kTurns) named_barrier_arrive(kTurnBarrier + warp, kHandoverThreads);
+  ATTNJIT_DEVICE void order_barrier_arrive() const {
+    if constexpr (kOrdered) named_barrier_arrive(kOrderBarrier + warp, kHandoverThreads);
   }
-  ATTNJIT_DEVICE void await_turn() const {
-    if constexpr (kTurns) named_barrier_sync(kTurnBarrier + warp, kHandoverThreads);
+  ATTNJIT_DEVICE void order_barrier_sync() const {
+    if constexpr (kOrdered) named_barrier_sync(kOrderBarrier + warp, kHandoverThreads);
   }
 
   // ---- Products
@@ -167,13 +167,13 @@ struct Consumer {
   }
 
   /// Makes S = Q K^T, block by block as they land. `first`: Q may still be on its way.
-  /// `passes_turn`: the other warpgroup waits until most of these products are issued.
+  /// `arrives_order`: the other warpgroup waits until most of these products are issued.
   ///
   /// NOTE: whether the next block has landed is asked before this one's products are issued, for
   /// the answer takes as long as two of them. Not of deep heads, whose K lands as it is multiplied:
   /// each block would be asked for twice.
   ATTNJIT_DEVICE void make_scores(mla::ListedKeys& listed, const Ring& at, bool first,
-                                  bool passes_turn) const {
+                                  bool arrives_order) const {
     // NOTE: opaque: the compiler would keep each block's addresses over all tiles, in registers
     // that a consumer has not.
     Smem<Config> here = smem;
@@ -201,7 +201,7 @@ struct Consumer {
         if (i == 0) listed = mla::load_listed<Config>(smem, at.stage, lane);
       }
       if (i + 1 < Layout::kQkBlocks) landed = !first && has_landed(i + 1);
-      if (i == kTurnBlock && passes_turn) pass_turn();
+      if (i == kOrderBlock && arrives_order) order_barrier_arrive();
       // NOTE: for each block: after the loop of a wait ptxas would set its own, and serialise all.
       wgmma_fence();
 #pragma unroll
@@ -433,7 +433,7 @@ struct Consumer {
         mla::ListedKeys listed;
         Ring at = ring;
         if (!leads) at.advance(Config::kStages);
-        if (!leads && !first) await_turn();
+        if (!leads && !first) order_barrier_sync();
         make_scores(listed, at, first, leads && !first && tile > begin);
         first = false;
         if (tile < begin + 2) release_q();

@@ -18,7 +18,7 @@ constexpr int kConsumers = 2;
 
 /// Named barriers; 0 is the whole CTA's.
 constexpr int kHandoverBarrier = 1;  ///< + 4 * giver + warp: P is passed on
-constexpr int kTurnBarrier = 9;      ///< + warp: most of the leader's S is issued
+constexpr int kOrderBarrier = 9;     ///< + warp: most of the leader's S is issued
 /// A warp, and the one of the other warpgroup that has the same rows.
 constexpr int kHandoverThreads = 64;
 

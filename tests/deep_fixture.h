@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heads deeper than 256, whose V is a tensor of its own, on one architecture, beside the reference:
+// head_dim above 256, whose V is a tensor of its own, on one architecture, beside the reference:
 // groups, depths, types, masks, pages, ragged batches, partitions, and specs drawn at random.
 #pragma once
 

@@ -152,8 +152,8 @@ class InterpretedTest : public MapTest {
     expect_interprets(spec, {{{60, 0, 31}, {200, 30, 31}}}, false);
   }
 
-  // Pages, ragged batches, parts of the keys, decodes, deep heads. All beside the kernel that
-  // compiles the mask in the proof, else one of the first two alone.
+  // Pages, ragged batches, parts of the keys, decodes, head_dim above 256. All beside the kernel
+  // that compiles the mask in the proof, else one of the first two alone.
   void expect_shapes() {
     AttentionSpec spec = spec_of({});
     spec.mask = verify::custom_mask();

@@ -310,9 +310,9 @@ struct KernelPlan {
 
   // At most one is set.
   std::shared_ptr<const Sm90Plan> sm90;           ///< for sm_90a
-  std::shared_ptr<const Sm90MlaPlan> sm90_mla;    ///< for absorbed MLA and deep heads there
+  std::shared_ptr<const Sm90MlaPlan> sm90_mla;    ///< for absorbed MLA and head_dim above 256 there
   std::shared_ptr<const Sm100Plan> sm100;         ///< for sm_100a and sm_103a
-  std::shared_ptr<const Sm100MlaPlan> sm100_mla;  ///< for absorbed MLA and deep heads there
+  std::shared_ptr<const Sm100MlaPlan> sm100_mla;  ///< for absorbed MLA and head_dim above 256 there
 
   /// The kernel that computes the attention: the first.
   PlannedKernel& main() { return kernels.front(); }

@@ -30,7 +30,7 @@ void print(const KernelPlan& plan, nlohmann::ordered_json& json) {
   if (plan.*kMade != nullptr) kAdd(plan.spec, *(plan.*kMade), json);
 }
 
-/// The launches of a kernel of absorbed MLA and deep heads.
+/// The launches of a kernel of absorbed MLA and head_dim above 256.
 template <auto kMade>
 PartitionChoice mla_parts(const KernelPlan& plan, const LaunchShapes& shapes,
                           const DeviceShape& device) {

@@ -159,7 +159,7 @@ SpecFacts::SpecFacts(AttentionSpec resolved, const spec::Snippets& snippets)
   lengths_differ = has_page_table || ragged || ragged_kv;
   has_kv_lens = lengths_differ && !ragged_kv && topk == 0;
   copies_rows = page_size % kSwizzleRows != 0;
-  deep_heads = this->mla != Mla::kDecode && qk_depth > kDeepest;
+  head_dim_above_256 = this->mla != Mla::kDecode && qk_depth > kDeepest;
   is_e4m3 = qkv_dtype == Dtype::kE4m3;
   upcasts_kv = type_of_kv() != qkv_dtype;
   key_scales = type_of_kv() == Dtype::kE4m3 && scales == Scales::kToken;

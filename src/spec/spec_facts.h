@@ -49,9 +49,9 @@ struct SpecFacts : AttentionSpec {
   bool lengths_differ = false;  ///< of sequences: the kernel finds each one's on the device
   bool has_kv_lens = false;     ///< it reads the keys of each sequence from kv_lens
   bool copies_rows = false;     ///< of K and V one by one: pages do not hold whole TMA boxes
-  /// Heads are deeper than one warpgroup's O: V is a tensor of its own, and absorbed MLA, whose V
-  /// is K's, has kernels of its own.
-  bool deep_heads = false;
+  /// head_dim is above what one warpgroup's O takes: V is a tensor of its own, and absorbed MLA,
+  /// whose V is K's, has kernels of its own.
+  bool head_dim_above_256 = false;
   bool is_e4m3 = false;            ///< Q, K and V
   bool upcasts_kv = false;         ///< K and V are e4m3, and Q is of 16 bits, which they become
   bool key_scales = false;         ///< each key has a scale of its own in K, and one in V

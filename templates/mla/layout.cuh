@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the kernels of absorbed MLA, and of heads deeper than 256, keep Q, K and V in shared memory,
+// How the kernels of absorbed MLA, and of head_dim above 256, keep Q, K and V in shared memory,
 // in every generation: blocks, their order, their barriers, and where a row belongs.
 #pragma once
 
@@ -19,7 +19,7 @@ template <class Config>
 constexpr int kTileCopyWarps = Config::kLoadsApart ? kVLoadWarp : kRowCopyWarps;
 
 /// A row of K is the latent part, which is V too, and behind it the rope's. Q and K lie in blocks
-/// of columns (common/blocks.cuh): [block][row]. Of deep heads V is a tensor of its own
+/// of columns (common/blocks.cuh): [block][row]. Of head_dim above 256 V is a tensor of its own
 /// (Config::kOwnV): its blocks follow K's in a stage, and K has no rope part.
 template <class Config>
 struct TilesOf {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sm_100a kernel of absorbed MLA: all query heads over one row of K per key, whose latent part
-// is V; and of heads deeper than 256, whose V is a tensor of its own. A CTA has 64 rows; S, P and O
+// is V; and of head_dim above 256, whose V is a tensor of its own. A CTA has 64 rows; S, P and O
 // of 64 rows are in tensor memory.
 //
 // Config: the plan's constants (sm100_mla/layout.cuh says what must hold of them). Mask and

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory, tensor memory and roles of the sm_100a kernel of absorbed MLA and deep heads: what
-// Config must say, and what follows.
+// Shared memory, tensor memory and roles of the sm_100a kernel of absorbed MLA and head_dim above
+// 256: what Config must say, and what follows.
 #pragma once
 
 #include "common/ring.cuh"

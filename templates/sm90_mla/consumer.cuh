@@ -113,7 +113,8 @@ struct Consumer {
   // ---- The order barrier. Products are made in the order in which they are issued. Were both S
   // issued at once, both would end late, and the tensor cores would idle during the first softmax.
   // So the follower's S waits for the leader's but in a work tile's first pair of tiles, where K is
-  // on its way to both. Deep heads, whose V is on its way too, gain nothing by it.
+  // on its way to both. Kernels of head_dim above 256, whose V is on its way too, gain nothing by
+  // it.
 
   static constexpr bool kOrdered = !Config::kOwnV;
   /// The block of S before which the other may issue its own. NOTE: not behind the last one: the
@@ -148,7 +149,8 @@ struct Consumer {
       return j < kBlocks ? own + j * step : others + (j - kBlocks) * step;
     }
   };
-  /// The same of deep heads, whose K lands as it is multiplied: each place is computed by itself.
+  /// The same of head_dim above 256, whose K lands as it is multiplied: each place is computed by
+  /// itself.
   template <class PlaceOf>
   struct PlainWalk {
     PlaceOf place_of;
@@ -170,8 +172,8 @@ struct Consumer {
   /// `arrives_order`: the other warpgroup waits until most of these products are issued.
   ///
   /// NOTE: whether the next block has landed is asked before this one's products are issued, for
-  /// the answer takes as long as two of them. Not of deep heads, whose K lands as it is multiplied:
-  /// each block would be asked for twice.
+  /// the answer takes as long as two of them. Not of head_dim above 256, whose K lands as it is
+  /// multiplied: each block would be asked for twice.
   ATTNJIT_DEVICE void make_scores(mla::ListedKeys& listed, const Ring& at, bool first,
                                   bool arrives_order) const {
     // NOTE: opaque: the compiler would keep each block's addresses over all tiles, in registers
@@ -227,7 +229,7 @@ struct Consumer {
     const u32 first = smem.kv(at.stage, first_of_v());
     const u64 descriptor = matrix_descriptor<Layout::kBlockBytes>(first);
     O::multiply(p, [&](int block) {
-      // As in make_scores(): of deep heads each place by itself.
+      // As in make_scores(): of head_dim above 256 each place by itself.
       return Config::kOwnV
                  ? matrix_descriptor<Layout::kBlockBytes>(first + block * Layout::kBlockBytes)
                  : descriptor + block * (Layout::kBlockBytes / 16);
@@ -325,8 +327,9 @@ struct Consumer {
     return make_probabilities(p, rows, correction);
   }
   /// Whether no maximum is looked for in most tiles: the tensor cores wait for P. NOTE: launches
-  /// took 1 to 3 % longer with one of each tile. Those of deep heads, which wait for K and V, take
-  /// 2 to 4 % longer without. What is loaded for scores takes the registers: 32 bytes were spilled.
+  /// took 1 to 3 % longer with one of each tile. Those of head_dim above 256, which wait for K and
+  /// V, take 2 to 4 % longer without. What is loaded for scores takes the registers: 32 bytes were
+  /// spilled.
   static constexpr bool kFollows =
       !Config::kRescaleByRow && !Config::kOwnV && ScoreMod::kIdentity && !Mask::kLoads;
 
@@ -335,7 +338,8 @@ struct Consumer {
     if constexpr (kFollows) {
       return rows.softmax.template follow<Config::kBf16>(Scores{}, p, correction);
     } else {
-      // NOTE: as an array: by statements deep heads took 0.3 to 1.4 % more cycles (the clock).
+      // NOTE: as an array: by statements kernels of head_dim above 256 took 0.3 to 1.4 % more
+      // cycles (the clock).
       float s[Scores::kCount];
       Scores::read(s);
       const bool moved = rows.softmax.step(s, correction);

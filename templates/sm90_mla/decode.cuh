@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sm_90a kernel of absorbed MLA, all query heads over one row of K per key, whose latent part
-// is V; and of heads deeper than 256, whose V is a tensor of its own. A producer warpgroup loads;
+// is V; and of head_dim above 256, whose V is a tensor of its own. A producer warpgroup loads;
 // two consumer warpgroups share a tile of 64 rows, each with half of O's columns.
 //
 // Config: the plan's constants (sm90_mla/layout.cuh says what must hold of them). Mask and

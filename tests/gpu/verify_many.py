@@ -4,8 +4,8 @@
                     [--deep N] [--groups G,..]
 
 With --mla it verifies random specs of absorbed MLA alone, many of them with lists of keys; with --serving of what
-serves: pages, ragged batches and keys, partitions, decodes, half of them over 8 bits; with --deep of heads deeper
-than 256. It draws until N specs ran, with an input each, and says how many more no kernel serves; --first I begins
+serves: pages, ragged batches and keys, partitions, decodes, half of them over 8 bits; with --deep of head_dim
+above 256. It draws until N specs ran, with an input each, and says how many more no kernel serves; --first I begins
 with the I-th that is drawn. With --groups those of what serves have groups of these sizes alone.
 
 Prints what failed with all that repeats it, then one line of counts. Exit code 1 if anything failed, 77 if what
@@ -183,7 +183,7 @@ def serving_jobs_of(rng, arch, groups):
 
 
 def deep_jobs_of(rng, arch):
-    """Heads deeper than 256, of 16 bits."""
+    """head_dim above 256, of 16 bits."""
     for i in itertools.count():
         spec = rng.choice([random_spec, random_serving_spec])(rng, arch)
         for field in ("ov_depth", "kv_dtype", "scales", "kv_lens_exclude_new"):

@@ -259,7 +259,7 @@ TEST(MapPlan, OfGroupsOfAnySize) {
 
 // Above depth 192 sm_90a's kernels have no registers for bits, nor for a list beside a tensor.
 // Those of sm_100a have, with two O and with one.
-TEST(MapPlan, OfDeepHeads) {
+TEST(MapPlan, OfHeadDimAbove256) {
   for (const Arch arch : {Arch::kSm90a, Arch::kSm100a, Arch::kSm103a}) {
     const bool sm90 = arch == Arch::kSm90a;
     AttentionSpec spec = map_spec(kDocuments);

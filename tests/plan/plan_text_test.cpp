@@ -145,7 +145,7 @@ TEST(PlanText, DrawsAbsorbedMla) {
   }
 }
 
-TEST(PlanText, DrawsDeepHeads) {
+TEST(PlanText, DrawsHeadDimAbove256) {
   AttentionSpec spec;
   spec.num_q_heads = 16;
   spec.group = 8;

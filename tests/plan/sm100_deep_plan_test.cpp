@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of heads deeper than 256 on sm_100a: what is served, budgets, deviations, launches.
+// Plans of head_dim above 256 on sm_100a: what is served, budgets, deviations, launches.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -123,7 +123,7 @@ TEST(Sm100DeepPlan, SaysWhatItDoesNotServe) {
   EXPECT_NE(reason_of(sm100_deep_spec(16, 8), options).find("num_qo"), std::string::npos);
   options = {};
   options.pair_cta = true;
-  EXPECT_NE(reason_of(sm100_deep_spec(16, 8), options).find("heads deeper than 256"),
+  EXPECT_NE(reason_of(sm100_deep_spec(16, 8), options).find("head_dim above 256"),
             std::string::npos);
 }
 

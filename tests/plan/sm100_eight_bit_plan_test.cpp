@@ -321,7 +321,7 @@ TEST(Sm100Plan, SaysWhichRopePartsItServesNot) {
   spec.num_q_heads = spec.group = 16;
   spec.page_size = 16;
   refused(spec, "(rope_dtype)");
-  // A deep head, which another kernel serves.
+  // head_dim above 256, which another kernel serves.
   spec = dense(512);
   spec.rope_dtype = Dtype::kFp16;
   refused(spec, "rope part of fp16 beside bf16 (rope_dtype)");

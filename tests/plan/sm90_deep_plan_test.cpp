@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of heads deeper than 256 on sm_90a: what is served, budgets, launches.
+// Plans of head_dim above 256 on sm_90a: what is served, budgets, launches.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -89,7 +89,7 @@ TEST(Sm90DeepPlan, SaysWhatItDoesNotServe) {
   EXPECT_NE(reason_of(sm90_deep_spec(16, 8), options).find("num_qo"), std::string::npos);
   options = {};
   options.debug_waits = true;
-  EXPECT_NE(reason_of(sm90_deep_spec(16, 8), options).find("heads deeper than 256"),
+  EXPECT_NE(reason_of(sm90_deep_spec(16, 8), options).find("head_dim above 256"),
             std::string::npos);
 }
 

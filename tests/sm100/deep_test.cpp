@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heads deeper than 256 on sm_100a and sm_103a, whose V is a tensor of its own. Skipped without
+// head_dim above 256 on sm_100a and sm_103a, whose V is a tensor of its own. Skipped without
 // NVRTC.
 #include "../deep_fixture.h"
 

@@ -545,7 +545,7 @@ ProofShape random_shape(Draw& draw, const AttentionSpec& spec) {
 std::vector<ProofCase> named_cases() {
   std::vector<ProofCase> all;
   for (const Row& row : rows()) all.push_back(case_of(row));
-  // All of it again by the kernel with one O, and what has 16 bits by that of deep heads.
+  // All of it again by the kernel with one O, and what has 16 bits by that of head_dim above 256.
   for (const int depth : {256, 512}) {
     for (const Row& row : rows()) {
       if (row.qk_depth != row.ov_depth || (row.qk_depth != 64 && row.qk_depth != 128)) continue;

@@ -25,7 +25,7 @@ int query_tiles_of(const KernelPlan& plan, const LaunchSequence& sequence) {
       }
     }
   }
-  // Of deep heads a CTA has 64 rows.
+  // Of head_dim above 256 a CTA has 64 rows.
   return plan.sm100 == nullptr ? 1 : static_cast<int>(plan.sm100->variants.front().num_qo);
 }
 

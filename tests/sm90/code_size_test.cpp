@@ -85,10 +85,10 @@ TEST_F(Sm90CodeSize, OnePlaceMultipliesPvByItselfOfAnExpression) {
   EXPECT_EQ(count(ptx_of(Arch::kSm90a, 128, documents_of_n()), "wgmma.mma_async"), 2 * (8 + 4));
 }
 
-// Deep heads: both consumers make S in one place, of 32 wgmma, and multiply their half of P V in
-// three, of 8 each. A store's condition is a predicate: behind a branch ptxas makes two of each
-// shuffle.
-TEST_F(Sm90CodeSize, DeepHeadsHaveOneWalk) {
+// head_dim above 256: both consumers make S in one place, of 32 wgmma, and multiply their half of P
+// V in three, of 8 each. A store's condition is a predicate: behind a branch ptxas makes two of
+// each shuffle.
+TEST_F(Sm90CodeSize, HeadDimAbove256HasOneWalk) {
   const std::string ptx = ptx_of(Arch::kSm90a, 512);
   EXPECT_EQ(count(ptx, "wgmma.mma_async"), 32 + 3 * 8);
   EXPECT_EQ(count(ptx, "@p st.global.v4.b32"), 16);

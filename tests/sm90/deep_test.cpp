@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heads deeper than 256 on sm_90a, whose V is a tensor of its own. Skipped without NVRTC.
+// head_dim above 256 on sm_90a, whose V is a tensor of its own. Skipped without NVRTC.
 #include "../deep_fixture.h"
 
 namespace attnjit::sm90 {

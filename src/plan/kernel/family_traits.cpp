@@ -6,7 +6,7 @@ namespace attnjit {
 
 FamilyId family_id(const SpecFacts& spec) {
   if (spec.merge) return FamilyId::kMerge;
-  const bool mla = spec.mla == Mla::kDecode || spec.deep_heads;
+  const bool mla = spec.mla == Mla::kDecode || spec.head_dim_above_256;
   switch (spec.arch) {
     case Arch::kSm90a:
       return mla ? FamilyId::kSm90Mla : FamilyId::kSm90;

@@ -21,7 +21,7 @@ struct FamilyTraits {
 };
 
 /// The family of a spec's kernel: a merge has its own; otherwise it is the architecture's, of which
-/// absorbed MLA has one apart, which serves deep heads, too.
+/// absorbed MLA has one apart, which serves head_dim above 256, too.
 FamilyId family_id(const SpecFacts& spec);
 FamilyTraits family_traits(const SpecFacts& spec);
 

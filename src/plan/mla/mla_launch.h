@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of the kernels of absorbed MLA and deep heads, and into how many parts they split the
-// keys.
+// Launches of the kernels of absorbed MLA and head_dim above 256, and into how many parts they
+// split the keys.
 #pragma once
 
 #include "attnjit/launch.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of absorbed MLA and deep heads have in every generation: memory, barriers and
-// constants.
+// What the kernels of absorbed MLA and head_dim above 256 have in every generation: memory,
+// barriers and constants.
 #include "plan/mla/mla_plan.h"
 
 #include <fmt/format.h>

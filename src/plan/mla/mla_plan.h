@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MlaPlan: what the kernels of absorbed MLA and deep heads have in every generation. Of absorbed
-// MLA all query heads are over one row of K per key, whose latent part is V.
+// MlaPlan: what the kernels of absorbed MLA and head_dim above 256 have in every generation. Of
+// absorbed MLA all query heads are over one row of K per key, whose latent part is V.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,7 @@ Status choose_mla_tiles(const std::vector<Knob<MlaTiles>>& knobs, const char* ge
   if (tuned == nullptr) return {};
   return apply_knobs(knobs,
                      fmt::format("an {} plan of {}", generation,
-                                 plan.tiles.own_v() ? "deep heads" : "absorbed MLA"),
+                                 plan.tiles.own_v() ? "head_dim above 256" : "absorbed MLA"),
                      *tuned, plan.tiles);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles, constants and parameters that the kernels of absorbed MLA and deep heads share.
+// Tiles, constants and parameters that the kernels of absorbed MLA and head_dim above 256 share.
 #include "plan/mla/mla_tiles.h"
 
 #include <fmt/format.h>
@@ -43,7 +43,7 @@ std::vector<LaunchNumber> numbers_of(const MlaTiles& tiles) {
 /// Whether a tile's rows are of all the heads of a group: where that wastes no rows, and in
 /// decodes, which wait for K and V.
 bool packs_group(const SpecFacts& spec) {
-  if (!spec.deep_heads) return true;
+  if (!spec.head_dim_above_256) return true;
   const int rows = 1 << rows_shift(spec.group);
   const bool whole = rows == spec.group && rows <= kMaxHeads;
   return whole ||
@@ -58,8 +58,8 @@ int upcast_blocks(const SpecFacts& spec) {
 
 /// Why the kernel does not serve the types of Q, K and V; empty: it does.
 std::string why_no_types(const SpecFacts& spec) {
-  if (spec.deep_heads) {
-    return unsupported_e4m3(spec, "heads deeper than 256 (qk_depth) take K and V of 16 bits alone");
+  if (spec.head_dim_above_256) {
+    return unsupported_e4m3(spec, "head_dim above 256 (qk_depth) takes K and V of 16 bits alone");
   }
   if (spec.qkv_dtype == Dtype::kE4m3) {
     return unsupported_e4m3(spec,
@@ -97,14 +97,14 @@ std::string why_no_absorbed_shape(const SpecFacts& spec) {
   return {};
 }
 
-/// The same of deep heads.
+/// The same of head_dim above 256.
 std::string why_no_deep_shape(const SpecFacts& spec) {
   if (spec.qk_depth == spec.ov_depth && spec.qk_depth % MlaTiles::kBlockColumns == 0 &&
       spec.qk_depth <= kMaxLatent) {
     return {};
   }
   return fmt::format(
-      "the {} template takes heads deeper than 256 where qk_depth and ov_depth are the same "
+      "the {} template takes head_dim above 256 where qk_depth and ov_depth are the same "
       "multiple of {} up to {}; qk_depth is {}, ov_depth {}",
       to_string(spec.arch), MlaTiles::kBlockColumns, kMaxLatent, spec.qk_depth, spec.ov_depth);
 }
@@ -117,16 +117,17 @@ MlaTiles mla_tiles(const ResolvedSpec& resolved) {
   tiles.spec = &spec;
   // NOTE: of a ragged batch a sequence may have more query tiles than another, and of topk each
   // position has keys of its own.
-  tiles.stream_k = splits(spec) && spec.lengths_differ && !spec.deep_heads && !spec.ragged &&
-                   spec.topk == 0 && spec.num_partitions == 0 && spec.partition_keys == 0;
+  tiles.stream_k = splits(spec) && spec.lengths_differ && !spec.head_dim_above_256 &&
+                   !spec.ragged && spec.topk == 0 && spec.num_partitions == 0 &&
+                   spec.partition_keys == 0;
   tiles.upcast_blocks = upcast_blocks(spec);
   tiles.row_copies = spec.topk > 0 || tiles.upcast_blocks > 0 || spec.copies_rows;
   if (!tiles.row_copies) {
     tiles.box_keys =
         spec.page_size > 0 ? std::gcd(spec.page_size, MlaTiles::kKeys) : MlaTiles::kKeys;
   }
-  tiles.pair_tiles =
-      spec.deep_heads && !spec.lengths_differ && !spec.decodes(MlaTiles::kRows) && spec.rising;
+  tiles.pair_tiles = spec.head_dim_above_256 && !spec.lengths_differ &&
+                     !spec.decodes(MlaTiles::kRows) && spec.rising;
   // As of sm_90a's decodes: nobody comes back for what was not asked for. But where a sequence has
   // several query tiles, the next block of each row is wanted soon, by all of them.
   tiles.l2_bytes = !tiles.own_v() && (1 << mla_head_shift(spec)) > MlaTiles::kRows ? 256 : 128;
@@ -139,7 +140,7 @@ std::int64_t mla_tile_bytes(const SpecFacts& spec) {
 }
 
 std::int64_t mla_own_v_bytes(const SpecFacts& spec) {
-  if (!spec.deep_heads) return 0;
+  if (!spec.head_dim_above_256) return 0;
   return std::int64_t{size_of(spec.qkv_dtype)} * MlaTiles::kKeys * spec.ov_depth;
 }
 
@@ -169,8 +170,8 @@ std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
       !reason.empty()) {
     return reason;
   }
-  const bool deep = spec.deep_heads;
-  const char* const kernel = deep ? "heads deeper than 256 (qk_depth)" : "absorbed MLA";
+  const bool deep = spec.head_dim_above_256;
+  const char* const kernel = deep ? "head_dim above 256 (qk_depth)" : "absorbed MLA";
   if (spec.interprets) {
     return fmt::format("the kernel of {} interprets no custom code (interpreted) yet", kernel);
   }

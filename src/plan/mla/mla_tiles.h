@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the kernels of absorbed MLA, and of deep heads, cut rows and keys, and what follows for their
-// constants and parameters: the same in every generation (templates/mla).
+// How the kernels of absorbed MLA, and of head_dim above 256, cut rows and keys, and what follows
+// for their constants and parameters: the same in every generation (templates/mla).
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct MlaTiles {
 
   int rows() const { return kRows * cluster; }
   /// V is a tensor of its own.
-  bool own_v() const { return spec->deep_heads; }
+  bool own_v() const { return spec->head_dim_above_256; }
   /// KV tiles of each partition; 0: the launch says how many there are.
   int partition_tiles() const { return spec->partition_keys / kKeys; }
   /// Warps that load keep in shared memory where their lists of work stand.
@@ -68,7 +68,7 @@ std::int64_t mla_loaded_bytes(const SpecFacts& spec);
 
 /// A row is position << shift | head. Rows whose head would be past the last are nobody's. Where
 /// each position has a list of its own (topk), a tile's rows are of one. 0: its rows are of one
-/// head, as those of deep heads may be.
+/// head, as those of head_dim above 256 may be.
 int mla_head_shift(const SpecFacts& spec);
 /// The query heads in a tile's rows: a group's, or one.
 int mla_packed_heads(const SpecFacts& spec);
@@ -77,7 +77,7 @@ int mla_packed_heads(const SpecFacts& spec);
 int mla_blocks(const SpecFacts& spec);
 int mla_latent_blocks(const SpecFacts& spec);
 
-/// Why no kernel of absorbed MLA, or of deep heads, serves a spec; empty: it does.
+/// Why no kernel of absorbed MLA, or of head_dim above 256, serves a spec; empty: it does.
 std::string mla_unsupported_reason(const ResolvedSpec& spec);
 
 /// Adds what templates/mla and the tile schedulers need of Config, offsets apart.

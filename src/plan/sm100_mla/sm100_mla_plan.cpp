@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans the sm_100a kernel of absorbed MLA and deep heads: what it serves, its stages, its shared
-// and tensor memory.
+// Plans the sm_100a kernel of absorbed MLA and head_dim above 256: what it serves, its stages, its
+// shared and tensor memory.
 #include "plan/sm100_mla/sm100_mla_plan.h"
 
 #include <fmt/format.h>
@@ -65,9 +65,9 @@ int most_cluster_of(const ResolvedSpec& resolved, const MlaTiles& tiles) {
   return tiles.row_copies || bounded || !halves ? 1 : 2;
 }
 
-/// Whether they do where no row says: of deep heads' prompts, for whose K and V L2 is too slow
-/// (docs/mla.md). Ragged batches and pages hold decodes, too, of which a cluster's other CTA would
-/// have no rows.
+/// Whether they do where no row says: of prompts of head_dim above 256, for whose K and V L2 is too
+/// slow (docs/mla.md). Ragged batches and pages hold decodes, too, of which a cluster's other CTA
+/// would have no rows.
 bool clusters_by_default(const ResolvedSpec& resolved, const MlaTiles& tiles) {
   const SpecFacts& spec = resolved;
   return tiles.own_v() && !spec.lengths_differ && !splits(spec) && !spec.decodes(MlaTiles::kRows) &&
@@ -150,7 +150,7 @@ std::string sm100_mla_unsupported_reason(const ResolvedSpec& resolved) {
   const SpecFacts& spec = resolved;
   if (resolved.options().pair_cta.value_or(false)) {
     return fmt::format("the kernel of {} has no pairs of CTAs (pair_cta) yet",
-                       spec.deep_heads ? "heads deeper than 256 (qk_depth)" : "absorbed MLA");
+                       spec.head_dim_above_256 ? "head_dim above 256 (qk_depth)" : "absorbed MLA");
   }
   return mla_unsupported_reason(resolved);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sm100MlaPlan: what the sm_100a and sm_103a kernel of absorbed MLA and deep heads uses.
+// Sm100MlaPlan: what the sm_100a and sm_103a kernel of absorbed MLA and head_dim above 256 uses.
 #pragma once
 
 #include <cstdint>

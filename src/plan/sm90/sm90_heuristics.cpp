@@ -68,7 +68,7 @@ constexpr Sm90Row<Tile> kTiles[] = {
     {{kBlocks | kLight}, {128, 2, 2, true}},
     {{kBlocks}, {128, 2, 2, false}},
     // CTAs wait for memory as decodes' do where long tiles are cut: of depth 64 as much of K and V
-    // is on its way as of deeper heads. NOTE: who finds and claims work beside a second Q would
+    // is on its way as of larger depths. NOTE: who finds and claims work beside a second Q would
     // spill, but not where rows are copied.
     {{kCuts | kTo64 | kRowCopies | kSmallWindow | kLight}, {64, kSm90MaxStages, 2, true}},
     {{kCuts | kTo64 | kRowCopies}, {112, 4, 2, true}},

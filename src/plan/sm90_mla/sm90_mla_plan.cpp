@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans the sm_90a kernel of absorbed MLA and deep heads: what it serves, its stages, its shared
-// memory.
+// Plans the sm_90a kernel of absorbed MLA and head_dim above 256: what it serves, its stages, its
+// shared memory.
 #include "plan/sm90_mla/sm90_mla_plan.h"
 
 #include <fmt/format.h>
@@ -53,7 +53,7 @@ void lay_out(Sm90MlaPlan& plan) {
 
 /// What a tuning row may choose.
 std::vector<Knob<MlaTiles>> knobs_of(const MlaTiles& tiles) {
-  // Even: the parity of a stage says whose tile it is. One of deep heads counts as two
+  // Even: the parity of a stage says whose tile it is. One of head_dim above 256 counts as two
   // (MlaTiles::barrier_stages).
   std::vector<std::int64_t> stages{2, 4, 6, 8};
   if (tiles.own_v()) stages = {1, 2};
@@ -100,7 +100,7 @@ std::string sm90_mla_unsupported_reason(const ResolvedSpec& resolved) {
   if (options.debug_waits.value_or(false)) {
     return fmt::format(
         "{} bounded waits (debug_waits) on sm_90a: O leaves no registers for them",
-        spec.deep_heads ? "heads deeper than 256 (qk_depth) have no" : "absorbed MLA has no");
+        spec.head_dim_above_256 ? "head_dim above 256 (qk_depth) has no" : "absorbed MLA has no");
   }
   return mla_unsupported_reason(resolved);
 }

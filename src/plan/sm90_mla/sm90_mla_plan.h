@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sm90MlaPlan: what the sm_90a kernel of absorbed MLA and deep heads uses.
+// Sm90MlaPlan: what the sm_90a kernel of absorbed MLA and head_dim above 256 uses.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -159,7 +159,7 @@ std::string_view no_damage_by_context(std::string_view subject, std::string_view
       has(context.before, "cvt.rn.") && !says_slot_is_read) {
     return kTensorMemory;
   }
-  // NOTE: V of deep heads, which has memory of its own, is waited for in front of the same
+  // NOTE: V of head_dim above 256, which has memory of its own, is waited for in front of the same
   // products.
   if (kind == "wait made relaxed" && has(first_lines(context.after, 10), "tcgen05.fence::after") &&
       has(context.after, "], [%r") && !subject.starts_with("sm_100a 512") &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of absorbed MLA and deep heads that are damaged: dense ones, over lists of keys, and
-// over caches in the format dsv32 and of e4m3.
+// The kernels of absorbed MLA and head_dim above 256 that are damaged: dense ones, over lists of
+// keys, and over caches in the format dsv32 and of e4m3.
 #include "description.h"
 #include "generated_subjects.h"
 
@@ -203,7 +203,7 @@ std::vector<Description> list_subjects() {
   };
 }
 
-// Heads deeper than 256, by boxes of TMA and row by row: V's memory in turns of its own, tails of V
+// head_dim above 256, by boxes of TMA and row by row: V's memory in turns of its own, tails of V
 // that are zeroed, several work tiles for a CTA, CTAs that end soon, and maxima that grow.
 std::vector<Description> deep_subjects() {
   const AttentionSpec sm100 = with(spec_of(Arch::kSm100a, 512, 512, 4, 2, Kind::kCausal),

@@ -49,7 +49,7 @@ struct Epilogue : Mainloop<Config, Mask, ScoreMod, Arguments, Params> {
     });
     this->release_q_late();
     const int thread = thread_read_again();
-    if constexpr (Layout::kDirectO) {
+    if constexpr (Layout::kOFromRegisters) {
       const bool real[2] = {is_row(rows, 0), is_row(rows, 1)};
       store_direct<Config>(output_scale, arguments, rows.work, rows.first_row, real, thread & 31);
     } else {

@@ -75,7 +75,7 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
       prefetch_tensor_map(arguments.k_map);
       prefetch_tensor_map(arguments.v_map);
     }
-    if constexpr (!LayoutOf<Config>::kDirectO) prefetch_tensor_map(arguments.o_map);
+    if constexpr (!LayoutOf<Config>::kOFromRegisters) prefetch_tensor_map(arguments.o_map);
     init_barriers<Config>(smem.barrier(0));
   }
   if constexpr (sums_by_product<Config>()) {

@@ -200,10 +200,10 @@ struct LayoutOf {
                     Config::kOvDepth * Config::kOutputBytes % 16 == 0,
                 "O is e4m3, bf16, fp16 or f32, and its rows are multiples of 16 bytes");
   /// Whether O is stored from registers: of f32 what a quad has of a row is whole sectors.
-  static constexpr bool kDirectO = Config::kOutputBytes == 4;
+  static constexpr bool kOFromRegisters = Config::kOutputBytes == 4;
   static constexpr int kOutputBlockColumns = kBlockRowBytes / Config::kOutputBytes;
   static constexpr int kOutputBlocks = ceil_div(Config::kOvDepth, kOutputBlockColumns);
-  static_assert(kDirectO || Config::kOBlocks > 0 || kOutputBlocks <= kQkBlocks,
+  static_assert(kOFromRegisters || Config::kOBlocks > 0 || kOutputBlocks <= kQkBlocks,
                 "O has memory of its own where it does not fit Q's");
   /// Steps of Q K^T; past kQkDepth the rows are zero-filled.
   static constexpr int kQkSteps = ceil_div(Config::kQkDepth, kStepElements);

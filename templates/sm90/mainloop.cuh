@@ -99,7 +99,7 @@ struct Mainloop {
                                   ScoreMod::kReads;
   /// Where O is staged: in memory of its own, if at all, or in Q's, which it then holds until it is
   /// stored.
-  static constexpr bool kOwnO = Config::kOBlocks > 0 || Layout::kDirectO;
+  static constexpr bool kOwnO = Config::kOBlocks > 0 || Layout::kOFromRegisters;
 
   const Smem<Config>& smem;
   const Arguments& arguments;

@@ -30,8 +30,8 @@ ATTNJIT_DEVICE void name_accumulators() {
     asm volatile(".reg .f32 o%0_<%1>;" ::"n"(kOutputSet<Config> + 1), "n"(kRest) : "memory");
   }
   asm volatile(".reg .f32 s%0_<%1>;" ::"n"(Config::kBody), "n"(Config::kTileN / 2) : "memory");
-  if constexpr (Config::kHeldQSteps > 0) {
-    asm volatile(".reg .b32 q%0_<%1>;" ::"n"(Config::kBody), "n"(4 * Config::kHeldQSteps)
+  if constexpr (Config::kQRegisterSteps > 0) {
+    asm volatile(".reg .b32 q%0_<%1>;" ::"n"(Config::kBody), "n"(4 * Config::kQRegisterSteps)
                  : "memory");
   }
 }
@@ -39,7 +39,7 @@ ATTNJIT_DEVICE void name_accumulators() {
 /// Loads a warp's Q of a step, 16 rows of 32 bytes, as the A operand of its product. A lane gives
 /// the address of 16 bytes: lanes 0 to 15 of the rows' first halves, 16 to 31 of their second.
 template <int kSet, int kStep>
-ATTNJIT_DEVICE void load_held_q(u32 address) {
+ATTNJIT_DEVICE void load_q_registers(u32 address) {
   constexpr int i = 4 * kStep;
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {q%1_%2, q%1_%3, q%1_%4, q%1_%5}, [%0];" ::"r"(

@@ -37,12 +37,12 @@ ATTNJIT_DEVICE constexpr int step_offset(int step, int block_bytes) {
 /// its warp, whose reads are before that.
 template <class Config, int kStep = 0>
 ATTNJIT_DEVICE void hold_q(u32 q_address, int warp, int lane) {
-  if constexpr (kStep < Config::kHeldQSteps) {
+  if constexpr (kStep < Config::kQRegisterSteps) {
     constexpr int kOffset = step_offset(kStep, LayoutOf<Config>::kQBlockBytes);
     const u32 row = q_address + (warp * kWarpRows + lane % 16) * kBlockRowBytes;
     const u32 chunk = (lane / 16 ^ lane % 8) << 4;
-    load_held_q<Config::kBody, kStep>(row + kOffset / kBlockRowBytes * kBlockRowBytes +
-                                      (chunk ^ kOffset % kBlockRowBytes));
+    load_q_registers<Config::kBody, kStep>(row + kOffset / kBlockRowBytes * kBlockRowBytes +
+                                           (chunk ^ kOffset % kBlockRowBytes));
     hold_q<Config, kStep + 1>(q_address, warp, lane);
   } else if constexpr (kStep > 0) {
     __syncwarp();
@@ -51,12 +51,12 @@ ATTNJIT_DEVICE void hold_q(u32 q_address, int warp, int lane) {
 
 /// Issues the products of the steps whose Q is in registers.
 template <class Config, int kStep = 0>
-ATTNJIT_DEVICE void issue_held_qk(u64 k) {
-  if constexpr (kStep < Config::kHeldQSteps) {
+ATTNJIT_DEVICE void issue_register_qk(u64 k) {
+  if constexpr (kStep < Config::kQRegisterSteps) {
     using Layout = LayoutOf<Config>;
     ScoreWgmma<Config::kTileN>::template rs<Layout::kOperand, (kStep > 0), Config::kBody, kStep>(
         k + step_offset(kStep, Layout::kKvBlockBytes) / 16);
-    issue_held_qk<Config, kStep + 1>(k);
+    issue_register_qk<Config, kStep + 1>(k);
   }
 }
 
@@ -67,13 +67,13 @@ ATTNJIT_DEVICE void issue_qk(u32 q_address, u32 k_address) {
   using Layout = LayoutOf<Config>;
   using Product = ScoreWgmma<Config::kTileN>;
   const u64 q = matrix_descriptor<16>(q_address), k = matrix_descriptor<16>(k_address);
-  if constexpr (Config::kHeldQSteps > 0) {
-    issue_held_qk<Config>(k);
+  if constexpr (Config::kQRegisterSteps > 0) {
+    issue_register_qk<Config>(k);
   } else {
     Product::template ss<Layout::kOperand, false, Config::kBody>(q, k);
   }
 #pragma unroll
-  for (int step = max(Config::kHeldQSteps, 1); step < Layout::kQkSteps; ++step) {
+  for (int step = max(Config::kQRegisterSteps, 1); step < Layout::kQkSteps; ++step) {
     Product::template ss<Layout::kOperand, true, Config::kBody>(
         q + step_offset(step, Layout::kQBlockBytes) / 16,
         k + step_offset(step, Layout::kKvBlockBytes) / 16);

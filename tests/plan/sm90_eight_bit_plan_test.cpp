@@ -87,12 +87,12 @@ TEST(Sm90Plan, ConsumersOfE4m3HoldQ) {
     change(spec);
     const KernelPlan plan = plan_of(spec);
     const Sm90Plan& sm90 = *plan.sm90;
-    EXPECT_EQ(constants_of(plan).at("kHeldQSteps"), std::to_string(sm90.held_q_steps));
+    EXPECT_EQ(constants_of(plan).at("kQRegisterSteps"), std::to_string(sm90.q_register_steps));
     if (spec.qkv_dtype == Dtype::kE4m3 && sm90.num_consumers == 2) {
-      EXPECT_EQ(sm90.consumer_registers, sm90.held_q_steps > 0 ? 232 : 224);
-      EXPECT_EQ(sm90.producer_registers, sm90.held_q_steps > 0 ? 40 : 56);
+      EXPECT_EQ(sm90.consumer_registers, sm90.q_register_steps > 0 ? 232 : 224);
+      EXPECT_EQ(sm90.producer_registers, sm90.q_register_steps > 0 ? 40 : 56);
     }
-    return sm90.held_q_steps;
+    return sm90.q_register_steps;
   };
   const auto softcap = [](AttentionSpec& s) { s.score_mod.kind = ScoreModSpec::Kind::kSoftcap; };
   const auto alibi = [](AttentionSpec& s) { s.score_mod.kind = ScoreModSpec::Kind::kAlibi; };

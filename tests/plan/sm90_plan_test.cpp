@@ -80,7 +80,7 @@ TEST(Sm90Plan, ConstantsOfDepth128) {
       {"kQkDepth", "128"},
       {"kOvDepth", "128"},
       {"kGroup", "4"},
-      {"kHeldQSteps", "0"},
+      {"kQRegisterSteps", "0"},
       {"kGqaShift", "2"},
       {"kSink", "true"},
       {"kReturnLse", "true"},

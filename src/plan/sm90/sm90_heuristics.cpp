@@ -111,7 +111,7 @@ constexpr Sm90Case kSumsByProduct[] = {
     {kE4m3, kTo192 | kLse | kSplit | kKeyScales},
 };
 
-constexpr Sm90Case kHoldsQ[] = {
+constexpr Sm90Case kKeepsQ[] = {
     {kSimple | kIdentity | kAt256 | kSums | kTwoConsumers | kShortTile, kRowCopies},
     {kSimple | kSoftcap | kAt256 | kSums | kTwoConsumers | kShortTile, kRowCopies},
 };
@@ -264,7 +264,7 @@ bool sm90_packs_gqa(const SpecFacts& spec, bool mapped) {
 
 bool sm90_sums_by_product(Sm90Traits traits) { return sm90_any(kSumsByProduct, traits); }
 
-int sm90_held_q_steps(Sm90Traits traits) { return sm90_any(kHoldsQ, traits) ? 3 : 0; }
+int sm90_q_register_steps(Sm90Traits traits) { return sm90_any(kKeepsQ, traits) ? 3 : 0; }
 
 bool sm90_has_small_tiles(Sm90Traits traits) { return sm90_any(kHasSmallTiles, traits); }
 

@@ -26,7 +26,7 @@ bool sm90_sums_by_product(Sm90Traits traits);
 /// bounds the products, and a step reads two thirds as much of Q as of 96 keys. Four steps, and
 /// three with windows and an LSE, have no registers; parts and other masks were not tried. Of 16
 /// bits up to nine steps of sixteen gained 1.4 % at most. All measured: docs/performance-sm90.md.
-int sm90_held_q_steps(Sm90Traits traits);
+int sm90_q_register_steps(Sm90Traits traits);
 
 /// Whether a kernel has a small-tile variant. Full tiles of three consumers' rows waste what
 /// launches of few or short sequences do not have. Where keys are hidden, tiles of fewer groups

@@ -86,7 +86,7 @@ void complete(Sm90Plan& plan) {
   plan.pack_gqa = sm90_packs_gqa(spec, plan.mapped);
   plan.BM = kSm90ConsumerRows * plan.num_consumers;
   plan.sums_by_product = sm90_sums_by_product(sm90_traits(plan));
-  plan.held_q_steps = sm90_held_q_steps(sm90_traits(plan));
+  plan.q_register_steps = sm90_q_register_steps(sm90_traits(plan));
   plan.box_keys = spec.page_size > 0 ? std::gcd(spec.page_size, plan.BN) : plan.BN;
   if (spec.copies_rows) plan.box_keys = 0;
   sm90_share_registers(plan);

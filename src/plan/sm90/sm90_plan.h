@@ -80,7 +80,7 @@ struct Sm90Plan {
   BarrierList barriers;
   std::int64_t smem_bytes = 0;
   double rescale_threshold = 8;  ///< log2: O is rescaled when the maximum grows by more
-  int held_q_steps = 0;          ///< of Q K^T, whose Q consumers hold in registers: it is read once
+  int q_register_steps = 0;      ///< of Q K^T, whose Q consumers have in registers: it is read once
   bool sums_by_product = false;  ///< the tensor cores sum P's rows, as a product with ones
   int exp2_fma_pairs = 0;        ///< of a row's pairs in a thread, whose 2^x the FMA pipe computes
   double p_bias = 0;             ///< log2: P is scaled by 2^this: its type keeps small ones
@@ -159,7 +159,7 @@ inline constexpr Field<Sm90Plan> kSm90Fields[] = {
      [](const Sm90Plan& plan) -> FieldValue { return sm90_kv_row_bytes(*plan.spec); }},
     FIELD(exp2_fma_pairs, "kExp2FmaPairs"),
     FIELD(sums_by_product, "kSumsByProduct"),
-    FIELD(held_q_steps, "kHeldQSteps"),
+    FIELD(q_register_steps, "kQRegisterSteps"),
     FIELD(p_bias, "kPBias"),
     FIELD(rescale_threshold, "kRescaleThreshold"),
     CONSTANT(threads, "kThreads"),

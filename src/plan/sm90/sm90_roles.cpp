@@ -102,7 +102,7 @@ struct Registers {
 constexpr Sm90Row<Registers> kE4m3Registers[] = {
     {{kThreeConsumers | kSums, kTo96 | kRowCopies}, {32, 160}},
     {{kThreeConsumers}, {56, 152}},
-    {{kHeldQ}, {40, 232}},
+    {{kQInRegisters}, {40, 232}},
     {{kTwoConsumers}, {56, 224}},
     {{}, {56, 200}},
 };

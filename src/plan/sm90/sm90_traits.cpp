@@ -129,7 +129,7 @@ Sm90Traits sm90_traits(const Sm90Plan& plan) {
               {kTwoCtas, plan.ctas_per_sm > 1},
               {kShortTile, plan.BN <= 96},
               {kSums, plan.sums_by_product},
-              {kHeldQ, plan.held_q_steps > 0},
+              {kQInRegisters, plan.q_register_steps > 0},
               {kRematerializesRows, plan.rematerializes_rows}});
 }
 

@@ -67,7 +67,7 @@ enum Sm90Trait : Sm90Traits {
   kTwoCtas = 1ULL << 44,  ///< per SM
   kShortTile = 1ULL << 45,
   kSums = 1ULL << 46,  ///< the tensor cores sum P's rows
-  kHeldQ = 1ULL << 47,
+  kQInRegisters = 1ULL << 47,
   kRematerializesRows = 1ULL << 48,  ///< consumers find rows' places again
 };
 

@@ -174,8 +174,8 @@ void add_sm90_mla(const SpecFacts& spec, const Sm90MlaPlan& plan, nlohmann::orde
       std::pair{"v_bytes", mla_own_v_bytes(spec)}, std::pair{"v_raw_stage_bytes", 0},
       std::pair{"k_raw_stage_bytes", 0}, std::pair{"upcasts_kv", false},
       std::pair{"kv_row_bytes", 128}, std::pair{"exp2_fma_pairs", 0},
-      std::pair{"sums_by_product", false}, std::pair{"held_q_steps", 0}, std::pair{"p_bias", 0.0},
-      std::pair{"rescale_threshold", MlaPlan::kRescaleThreshold});
+      std::pair{"sums_by_product", false}, std::pair{"q_register_steps", 0},
+      std::pair{"p_bias", 0.0}, std::pair{"rescale_threshold", MlaPlan::kRescaleThreshold});
 #undef TILE
 }
 

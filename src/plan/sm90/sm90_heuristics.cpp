@@ -19,8 +19,8 @@ namespace {
 /// NOTE: above depth 64 scales of keys take registers that three do not have, and warps that upcast
 /// need those that three do not leave.
 constexpr Sm90Case kHasThreeConsumers[] = {
-    {kLight | kTo64, kMapped | kUpcast | kBlocks},
-    {kLight | kTo128, kMapped | kUpcast | kBlocks | kKeyScales},
+    {kNeedsFewRegisters | kTo64, kMapped | kUpcast | kBlocks},
+    {kNeedsFewRegisters | kTo128, kMapped | kUpcast | kBlocks | kKeyScales},
     {kCapped},
 };
 
@@ -45,7 +45,7 @@ constexpr Sm90Row<Tile> kTiles[] = {
     // Memory holds each upcast tile twice. NOTE: at depth 128 an `or` mask and ALiBi spill with 128
     // keys, and scales of keys have no room.
     {{kUpcast | kTo64}, {128, 2, 2, true}},
-    {{kUpcast | kTo128 | kLight, kKeyScales}, {128, 2, 2, false}},
+    {{kUpcast | kTo128 | kNeedsFewRegisters, kKeyScales}, {128, 2, 2, false}},
     {{kUpcast | kTo128}, {96, 2, 2, false}},
     {{kUpcast | kTo192 | kVTo128}, {96, 2, 2, true}},
     {{kUpcast}, {64, 2, 2, true}},
@@ -65,29 +65,30 @@ constexpr Sm90Row<Tile> kTiles[] = {
     {{kE4m3}, {96, 2, 1, false}},
     // CTAs of 192 rows would load and pass over what two or three blocks of rows see. Of 128 to 512
     // rows.
-    {{kBlocks | kLight}, {128, 2, 2, true}},
+    {{kBlocks | kNeedsFewRegisters}, {128, 2, 2, true}},
     {{kBlocks}, {128, 2, 2, false}},
     // CTAs wait for memory as decodes' do where long tiles are cut: of depth 64 as much of K and V
     // is on its way as of larger depths. NOTE: who finds and claims work beside a second Q would
     // spill, but not where rows are copied.
-    {{kCuts | kTo64 | kRowCopies | kSmallWindow | kLight}, {64, kSm90MaxStages, 2, true}},
+    {{kCuts | kTo64 | kRowCopies | kSmallWindow | kNeedsFewRegisters},
+     {64, kSm90MaxStages, 2, true}},
     {{kCuts | kTo64 | kRowCopies}, {112, 4, 2, true}},
-    {{kCuts | kSmallWindow | kLight}, {64, 4, 1, true}},
+    {{kCuts | kSmallWindow | kNeedsFewRegisters}, {64, 4, 1, true}},
     {{kCuts | kTo64}, {128, 4, 1, true}},
-    {{kCuts | kTo96 | kLight | kRowCopies}, {64, 3, 2, true}},
-    {{kCuts | kTo96 | kLight}, {96, 2, 1, true}},
+    {{kCuts | kTo96 | kNeedsFewRegisters | kRowCopies}, {64, 3, 2, true}},
+    {{kCuts | kTo96 | kNeedsFewRegisters}, {96, 2, 1, true}},
     {{kCuts | kTo96 | kRowCopies}, {64, 3, 2, false}},
     {{kCuts | kTo96}, {128, 2, 1, false}},
     // Short tiles waste less of a window that few of them span.
-    {{kSmallWindow | kLight}, {64, 4, 2, true}},
-    {{kTo64 | kLight | kWindowed}, {128, 3, 2, true}},
+    {{kSmallWindow | kNeedsFewRegisters}, {64, 4, 2, true}},
+    {{kTo64 | kNeedsFewRegisters | kWindowed}, {128, 3, 2, true}},
     // O has its own memory in the place of a second Q: short tiles gain most, whose rows are loaded
     // while those of the tile before are stored.
     {{kTo64}, {128, 4, 1, true}},
     // A softcap leaves registers for 64 keys, which is faster than two consumers.
     {{kCapped}, {64, 4, 2, false}},
-    {{kTo96 | kLight}, {96, 2, 2, true}},
-    {{kTo128, kLight}, {128, 2, 2, false}},
+    {{kTo96 | kNeedsFewRegisters}, {96, 2, 2, true}},
+    {{kTo128, kNeedsFewRegisters}, {128, 2, 2, false}},
     // Fewer and longer tiles where most are whole, and each costs a descriptor. Pages seldom
     // divide 80.
     // Four stages where Q leaves room: of pages and ragged batches.

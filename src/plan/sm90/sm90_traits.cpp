@@ -108,8 +108,8 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
               {kBlocks, block_sparse && to128 && !spec.lengths_differ && looks_up_blocks(resolved)},
               {kIdentity, score == Score::kIdentity},
               {kSoftcap, score == Score::kSoftcap},
-              {kLight, (block_sparse || !expressed) && !tensor &&
-                           (score == Score::kIdentity || score == Score::kAlibi)},
+              {kNeedsFewRegisters, (block_sparse || !expressed) && !tensor &&
+                                       (score == Score::kIdentity || score == Score::kAlibi)},
               {kCapped, capped && to128}});
 }
 

@@ -44,7 +44,7 @@ enum Sm90Trait : Sm90Traits {
   kBlocks = 1ULL << 23,     ///< custom code looks up blocks of rows that see keys of their own
   kIdentity = 1ULL << 24,   ///< no score modification
   kSoftcap = 1ULL << 25,
-  kLight = 1ULL << 26,   ///< mask and score modification need few registers of their own
+  kNeedsFewRegisters = 1ULL << 26,  ///< mask and score modification need few registers of their own
   kCapped = 1ULL << 27,  ///< a softcap of few registers, which leaves three consumers enough
   kUpcast = 1ULL << 28,
   kKeyScales = 1ULL << 29,

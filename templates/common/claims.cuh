@@ -20,7 +20,7 @@ constexpr bool claims_tiles() {
   return requires(const Arguments& launch) { launch.claims; };
 }
 
-/// What a CTA claims, after its first tile, which its number says. A whole warp. NOTE: what is
+/// What a CTA claims, after its first tile, which its number says. A converged warp. NOTE: what is
 /// asked once for each tile lies in one register, in a lane each: the warp has few.
 struct Claims {
   int numbers;  ///< lane 0: tiles of the list; 1: CTAs that begin at its front, others at its back

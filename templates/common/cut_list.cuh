@@ -33,7 +33,7 @@ struct CutLine : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   ATTNJIT_DEVICE bool is_cut(Lengths its, int longest) const {
     return attnjit::is_cut<Config, Mask, Tiling>(its, longest, params);
   }
-  /// The first sequence from `first` on whose tiles are cut, or arguments.batch. A whole warp.
+  /// The first sequence from `first` on whose tiles are cut, or arguments.batch. A converged warp.
   ATTNJIT_DEVICE int next_cut(int first, int longest) const {
 #pragma unroll 1
     for (; first < arguments.batch; first += 32) {
@@ -46,8 +46,8 @@ struct CutLine : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   }
 };
 
-/// Finds what is cut, and where the CTA's range begins. A whole warp. NOTE: by a warp that has its
-/// registers still: the producer's are few.
+/// Finds what is cut, and where the CTA's range begins. A converged warp. NOTE: by a warp that has
+/// its registers still: the producer's are few.
 template <class Config, class Mask, class Tiling, class Arguments, class Params>
 struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
   using Base = CutLine<Config, Mask, Tiling, Arguments, Params>;
@@ -232,7 +232,7 @@ ATTNJIT_DEVICE KvTiles from_last(KvTiles all, int first, int end) {
   return {max(all.begin, all.end - end), max(all.begin, all.end - first)};
 }
 
-/// Walks a CTA's range, and then the tiles that it claims. A whole warp. What it does not need
+/// Walks a CTA's range, and then the tiles that it claims. A converged warp. What it does not need
 /// while it loads stands in shared memory. List, an architecture's SequenceList of whole tiles, has
 ///   Work whole(SequenceTile) const        the work tile
 ///   void keep(Work&, first, end) const    leaves of its KV tiles those of from_last()

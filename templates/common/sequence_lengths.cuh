@@ -83,7 +83,7 @@ struct SequenceLengths {
 
   /// Of a line that has units_of(sequence) of each sequence, and `between` that are nobody's
   /// between two that have some, calls visit(sequence, begin, units): `begin` is its first unit. A
-  /// whole warp, a sequence a lane: of a lane without one there are none. True ends the walk.
+  /// converged warp, a sequence a lane: of a lane without one there are none. True ends the walk.
   template <class UnitsOf, class Visit>
   ATTNJIT_DEVICE void walk_line(int between, int lane, const UnitsOf& units_of,
                                 const Visit& visit) const {

@@ -98,8 +98,8 @@ struct SequenceRanges : SequenceLengths<Config, true, Arguments> {
   }
 };
 
-/// Finds where a CTA's list of work begins. A whole warp. NOTE: by a warp that has its registers
-/// still: the producer's are few, and would spill.
+/// Finds where a CTA's list of work begins. A converged warp. NOTE: by a warp that has its
+/// registers still: the producer's are few, and would spill.
 template <class Config, class Mask, class Arguments, class Params>
 struct RangeFinder : SequenceRanges<Config, Mask, Arguments, Params> {
   static constexpr u32 kAll = 0xffffffffu;
@@ -280,7 +280,7 @@ struct SequenceRangeList : SequenceRanges<Config, Mask, Arguments, Params> {
     }
   }
 
-  /// To the next sequence; in a ragged batch to the next one that has rows: a whole warp.
+  /// To the next sequence; in a ragged batch to the next one that has rows: a converged warp.
   ATTNJIT_DEVICE void go_on() {
     ++sequence;
     if constexpr (Config::kRagged) {

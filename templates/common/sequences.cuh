@@ -14,7 +14,7 @@ namespace attnjit {
 /// launch has words for that (Arguments::claims), those that it claims. Sequences come in their
 /// order, of each its heads (or those of packed heads), of a head its tiles from the last rows to
 /// the first, and of a tile the parts of its keys; or of each the parts, and of a part the heads:
-/// tiles that run together share K and V in L2. A whole warp; 32 sequences at a time.
+/// tiles that run together share K and V in L2. A converged warp; 32 sequences at a time.
 ///
 /// Where later rows see more keys, tiles of one rank come together, of as many heads as share L2: a
 /// CTA might get the long tiles of each head otherwise. From the longest to the shortest, they are

@@ -22,8 +22,8 @@ inline constexpr int kCtaGroup = kPair ? 2 : 1;
 
 // ---- Allocation (9.7.16.7.1) ------------------------------------------------------------------
 
-/// tcgen05.alloc: a whole warp; writes the address of kColumns columns to shared memory. Of a pair
-/// a warp of each CTA.
+/// tcgen05.alloc: a converged warp; writes the address of kColumns columns to shared memory. Of a
+/// pair a warp of each CTA.
 template <int kColumns, bool kPair = false>
 ATTNJIT_DEVICE void tcgen05_alloc(u32 address_slot) {
   static_assert(kColumns >= 32 && kColumns <= 512 && (kColumns & (kColumns - 1)) == 0,
@@ -34,14 +34,14 @@ ATTNJIT_DEVICE void tcgen05_alloc(u32 address_slot) {
       : "memory");
 }
 
-/// tcgen05.relinquish_alloc_permit: a whole warp; the CTA allocates no more.
+/// tcgen05.relinquish_alloc_permit: a converged warp; the CTA allocates no more.
 template <bool kPair = false>
 ATTNJIT_DEVICE void tcgen05_relinquish_alloc_permit() {
   asm volatile("tcgen05.relinquish_alloc_permit.cta_group::%0.sync.aligned;" ::"n"(kCtaGroup<kPair>)
                : "memory");
 }
 
-/// tcgen05.dealloc: a whole warp. Of a pair a warp of each CTA.
+/// tcgen05.dealloc: a converged warp. Of a pair a warp of each CTA.
 template <int kColumns, bool kPair = false>
 ATTNJIT_DEVICE void tcgen05_dealloc(u32 address) {
   asm volatile("tcgen05.dealloc.cta_group::%2.sync.aligned.b32 %0, %1;" ::"r"(address),

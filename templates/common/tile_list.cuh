@@ -32,7 +32,7 @@ struct TileDescriptor {
 };
 
 /// Finds the tiles of kTileN keys among [begin, end) that Rows see, from the last to the first. A
-/// whole warp: a lane asks the mask about a tile for a group of rows, or, where many are left,
+/// converged warp: a lane asks the mask about a tile for a group of rows, or, where many are left,
 /// about a run of tiles for all rows, to pass over runs that are hidden.
 ///
 /// Rows has kGroups, tile(): the coordinates that all of them share, q_idx(group): a group's

@@ -26,7 +26,7 @@ constexpr u64 arrivals_of_eight(int first) {
   return bytes;
 }
 
-/// The same by a whole warp, a barrier a lane: one thread would take a step for each.
+/// The same by a converged warp, a barrier a lane: one thread would take a step for each.
 template <class Config, int kBegin = 0>
 ATTNJIT_DEVICE void init_barriers_by_warp(u32 first) {
   const int lane = static_cast<int>(threadIdx.x & 31u);

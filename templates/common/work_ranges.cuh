@@ -24,7 +24,7 @@ ATTNJIT_DEVICE int units_of(const WorkTile& work) {
   return max(work.tile_end - work.tile_begin, 1);
 }
 
-/// The range of this CTA. A whole warp.
+/// The range of this CTA. A converged warp.
 template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE WorkRange find_range(const Arguments& arguments, const Params& params, int lane) {
   constexpr u32 kAll = 0xffffffffu;
@@ -69,7 +69,7 @@ struct RangeList {
   WorkRange range;  ///< what is left of it
   int taken = 0;    ///< units of the tile
 
-  /// A whole warp.
+  /// A converged warp.
   ATTNJIT_DEVICE RangeList(const Arguments& launch, const Params& user, int lane)
       : arguments(launch), params(user), range(find_range<Config, Mask>(launch, user, lane)) {}
 

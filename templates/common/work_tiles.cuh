@@ -183,7 +183,7 @@ ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work) {
   store_shared_v4(address + 16, work.tile_end, work.q_begin, work.q_len, work.kv_len);
   if constexpr (Config::kSplit) store_shared_word(address + 32, static_cast<u32>(work.partition));
 }
-/// What the producer published, for a whole warp; batch is -1 after the last tile. NOTE: lane 0
+/// What the producer published, for a converged warp; batch is -1 after the last tile. NOTE: lane 0
 /// alone reads, because it is lane 0 that releases the memory: an arrival orders its own thread's
 /// reads.
 template <class Config>

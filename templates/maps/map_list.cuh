@@ -19,8 +19,8 @@ struct MapTileDescriptor : TileDescriptor {
 /// All of Rows are of one row of blocks. Its two lists count as one, tile by tile: first those of
 /// blocks that are seen in part, then those of blocks that are seen whole; a partition's share is a
 /// run of it. What of a tile is seen by fewer rows and keys than a block has the block's descriptor
-/// says, or, where the map has no bits of it, the mask, which is asked. A whole warp: a lane has a
-/// tile.
+/// says, or, where the map has no bits of it, the mask, which is asked. A converged warp: a lane
+/// has a tile.
 ///
 /// NOTE: a map says nothing that the launch relies on: entries that are no blocks are passed over,
 /// and so are tiles outside of [begin, end).

@@ -14,7 +14,7 @@ struct MapTile : TileCoord {
   static constexpr bool kMakesMap = true;
 };
 
-/// A tile that a whole warp is asked about.
+/// A tile that a converged warp is asked about.
 struct WarpTile : MapTile {
   static constexpr bool kKnowsArrays = true;
   int lane;

@@ -214,7 +214,7 @@ ATTNJIT_DEVICE unsigned char* output_address(const WorkTile& work, const OutputR
          (work.q_begin + row.position) * arguments.o_row_bytes + row.head * arguments.o_head_bytes;
 }
 
-/// The work tile that the producer publishes next, for a whole warp; batch -1 after the last.
+/// The work tile that the producer publishes next, for a converged warp; batch -1 after the last.
 template <class Config, class Memory>
 ATTNJIT_DEVICE WorkTile next_work(const Memory& smem, int& work_parity, int lane) {
   smem.next_work_tile();

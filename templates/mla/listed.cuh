@@ -79,7 +79,7 @@ ATTNJIT_DEVICE void store_listed(const TileMemory<Config>& smem, int stage, int 
   __syncwarp();
 }
 
-/// What was said of a tile, for a whole warp that has waited for its first block. NOTE: lane 0
+/// What was said of a tile, for a converged warp that has waited for its first block. NOTE: lane 0
 /// alone reads, because it is lane 0 that releases the memory.
 template <class Config>
 ATTNJIT_DEVICE ListedKeys load_listed(const TileMemory<Config>& smem, int stage, int lane) {

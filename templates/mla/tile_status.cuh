@@ -36,7 +36,7 @@ struct TileStatus {
 
   /// Asks about the tile that is `place` steps behind the walk's first, and those before it that
   /// are asked about with it. To be called where that place is the walk's last, or the last of so
-  /// many. A whole warp: two lanes about a tile.
+  /// many. A converged warp: two lanes about a tile.
   template <int kTileN, class Mask, class Params>
   ATTNJIT_DEVICE void ask(TileCoord at, int tile, int place, int step, int lane,
                           const Params& params) {

@@ -10,7 +10,7 @@ namespace attnjit::sm100 {
 
 /// Zeroes the rows of V that are past the end of the sequence, and then says that the tile has
 /// landed. They are multiplied with P = 0, and what a page holds there may be NaN. (Where all have
-/// one length they are out of the tensor's bounds, and TMA gives zeros.) A whole warp; `kv` is
+/// one length they are out of the tensor's bounds, and TMA gives zeros.) A converged warp; `kv` is
 /// where the work tile begins, `all` its KV tiles, `parity` the barrier's.
 template <class Config>
 ATTNJIT_DEVICE void clear_tail(const Smem<Config>& smem, KvSequence<Config> kv,

@@ -485,8 +485,9 @@ struct StaticScheduler {
   ATTNJIT_DEVICE const WorkTile& keys(const WorkTile& work) const { return work; }
 };
 
-/// Walks the work tiles that the scheduler warp publishes (sm100/publish.cuh). kWarp: a whole warp
-/// walks it, otherwise one thread. A slot is released when the role is done with the work tile.
+/// Walks the work tiles that the scheduler warp publishes (sm100/publish.cuh). kWarp: a converged
+/// warp walks it, otherwise one thread. A slot is released when the role is done with the work
+/// tile.
 template <class Config, bool kWarp>
 struct PublishedList {
   const Smem<Config>& smem;

@@ -18,7 +18,7 @@ ATTNJIT_DEVICE void release_q(const Smem<Config>& smem, int stage, int consumer,
 }
 
 /// Copies staged rows of O to global memory: `blocks` blocks from block `first_block` on, of the
-/// rows that are the sequence's own. A whole warpgroup; `thread` is of it.
+/// rows that are the sequence's own. A converged warpgroup; `thread` is of it.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE void copy_rows(u32 staged, int block_bytes, int first_block, int blocks,
                               const Arguments& arguments, const WorkTile& work, int first_row,

@@ -118,8 +118,8 @@ TEST_F(Sm90Stash, SpillsNothing) {
   expect_no_spills(some_of<AttentionSpec>(specs, 3));
 }
 
-// Behind the stores of O a warp is whole again, where a work tile ends in two ways. Of a warp that
-// is not, ptxas keeps in each lane what is the same in all: these spilled 8 to 640 bytes.
+// Behind the stores of O a warp is converged again, where a work tile ends in two ways. Of a warp
+// that is not, ptxas keeps in each lane what is the same in all: these spilled 8 to 640 bytes.
 TEST_F(Sm90Stash, PartsOfKeysLeaveTheWarpWhole) {
   const AttentionSpec none = stash_spec(64, mask_of(Kind::kNull));
   const AttentionSpec causal = stash_spec(64, mask_of(Kind::kCausal));

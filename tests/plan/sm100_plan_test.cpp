@@ -296,10 +296,10 @@ TEST(Sm100Plan, ManyGapsWhereAnExpressionHidesAgain) {
 }
 TEST(Sm100Plan, OneBudgetAWarpgroup) {
   const KernelPlan result = plan_of(dense(128));
-  const Deviation* spare = deviation(result, "registers of the scheduler warps");
-  ASSERT_NE(spare, nullptr);
-  EXPECT_EQ(spare->reference, "24");
-  EXPECT_EQ(spare->actual, "48");
+  const Deviation* scheduler = deviation(result, "registers of the scheduler warps");
+  ASSERT_NE(scheduler, nullptr);
+  EXPECT_EQ(scheduler->reference, "24");
+  EXPECT_EQ(scheduler->actual, "48");
   AttentionSpec mla = dense(192);
   mla.ov_depth = 128;
   mla.mla = Mla::kPrefill;

@@ -89,7 +89,7 @@ void compare_roles(const std::array<int, 3>& of_reference, Sm100Plan& plan) {
           plan.softmax_warpgroups == 2 ? "they are in the warpgroup of the MMA and load warps, and "
                                          "setmaxnreg wants one value for a warpgroup"
                                        : "what the roles use: no role spills",
-          plan.deviations, std::tuple{"scheduler warps", 24, registers(Id::kSpare)});
+          plan.deviations, std::tuple{"scheduler warps", 24, registers(Id::kScheduler)});
 }
 
 const char* why_groups(const Sm100Variant& body) {

@@ -52,8 +52,9 @@ Json variant_json(const Sm100Variant& variant) {
 }  // namespace
 
 std::string_view to_string(Sm100Role::Id id) {
-  static constexpr std::array<std::string_view, 9> kNames{
-      "softmax", "softmax 0", "softmax 1", "correction", "mma", "load", "store", "spare", "upcast"};
+  static constexpr std::array<std::string_view, 9> kNames{"softmax",    "softmax 0", "softmax 1",
+                                                          "correction", "mma",       "load",
+                                                          "store",      "scheduler", "upcast"};
   return name_in(kNames, id);
 }
 

@@ -154,7 +154,7 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
   kernel.smem_map = variant.smem.map();
   kernel.tmem_map = variant.tmem.map();
   for (const Sm100Role& role : sm100.roles) {
-    if (role.id == Sm100Role::Id::kSpare) continue;
+    if (role.id == Sm100Role::Id::kScheduler) continue;
     kernel.roles.push_back({std::string(to_string(role.id)), role.first_warp, role.num_warps});
   }
   kernel.barriers = variant.barriers.all();

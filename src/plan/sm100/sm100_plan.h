@@ -34,10 +34,10 @@ struct Sm100Role {
     kMma,
     kLoad,
     kStore,
-    kSpare,
+    kScheduler,
     kUpcast
   };
-  Id id = Id::kSpare;
+  Id id = Id::kScheduler;
   int first_warp = 0;
   int num_warps = 0;
   int registers = 0;  ///< per thread, after setmaxnreg

@@ -51,7 +51,7 @@ std::vector<Sm100Role> roles_of(int softmax_warpgroups, const Sm100Budgets& budg
     add(Id::kSoftmax1, 4, budgets.softmax);
   }
   add(Id::kCorrection, 4, budgets.correction);
-  for (const Id id : {Id::kMma, Id::kLoad, Id::kStore, Id::kSpare}) add(id, 1, budgets.other);
+  for (const Id id : {Id::kMma, Id::kLoad, Id::kStore, Id::kScheduler}) add(id, 1, budgets.other);
   if (budgets.upcasting > 0) add(Id::kUpcast, kSm100UpcastWarps, budgets.upcasting);
   return roles;
 }

@@ -119,8 +119,9 @@ class KernelTest : public testing::Test {
     for (const auto& [spec, batches] : trials) expect_passes(spec, batches);
   }
 
-  // A launch of whose sequences' lengths the device finds whether to deal out runs, on each of
-  // these numbers of SMs: also where there are fewer keys than a launch asks for (`of_few_keys`).
+  // A launch of whose sequences' lengths the device finds whether to deal out stream-K ranges, on
+  // each of these numbers of SMs: also where there are fewer keys than a launch asks for
+  // (`of_few_keys`).
   static void expect_runs(const AttentionSpec& spec, const Lengths& lengths,
                           const std::vector<int>& sm_counts, bool of_few_keys = false);
 

@@ -124,9 +124,9 @@ class MlaTest : public KernelTest {
     }
   }
 
-  // Sequences that differ in length, whose keys are dealt out in runs: some are cut, in parts and
-  // between their query tiles alike, and others are written whole.
-  void check_runs() {
+  // Sequences that differ in length, whose keys are dealt out in stream-K ranges: some are cut, in
+  // parts and between their query tiles alike, and others are written whole.
+  void check_stream_k() {
     AttentionSpec spec = spec_of(96, 64, 0);
     spec.sink = true;
     AttentionSpec rows = spec_of(16, kv_dtype_ ? 16 : 0, 0);
@@ -280,8 +280,8 @@ class MlaTest : public KernelTest {
     spec.ragged = true;
     expect_passes(spec, {{{5, 0, 40, 1}, {200, 8, 70, 3}}});
   }
-  // The same where keys are dealt out in runs.
-  void check_runs_of_expressions() {
+  // The same where keys are dealt out in stream-K ranges.
+  void check_stream_k_of_expressions() {
     AttentionSpec window = spec_of(96, 64, 0);
     window.mask = expression_of("kv_idx <= q_idx && q_idx - kv_idx < 1500");
     expect_runs(window, {{2}, {2300, 70, 0, 1700}}, {8, 9});

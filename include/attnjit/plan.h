@@ -275,7 +275,7 @@ struct PlannedMap {
 enum class StreamK : std::uint8_t {
   kNone,
   kSequences,  ///< sequences whose heads share keys, as of absorbed MLA: the device finds whether
-  kHeads,      ///< .. or whose heads have keys of their own (templates/common/sequence_runs.cuh)
+  kHeads,      ///< .. or whose heads have keys of their own (templates/common/sequence_ranges.cuh)
 };
 
 /// How the attention kernel of a plan that splits the keys leaves partial results to its merge.

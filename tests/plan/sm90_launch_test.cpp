@@ -127,8 +127,9 @@ TEST(Sm90Launch, PartitionsOfDecodes) {
   }
 }
 
-// Of decodes of sequences that differ in length the device finds whether to deal out runs, where
-// that may gain something: of several sequences, and where a launch takes long beside a merge.
+// Of decodes of sequences that differ in length the device finds whether to deal out stream-K
+// ranges, where that may gain something: of several sequences, and where a launch takes long beside
+// a merge.
 TEST(Sm90Launch, DecodesMayDealOutRuns) {
   AttentionSpec spec = sm90_spec(128);
   spec.num_q_heads = 32;
@@ -236,8 +237,8 @@ TEST(Sm90Launch, SmallWindowsHaveNoMerge) {
   }
 }
 
-// Dense launches that choose deal out runs where whole tiles leave SMs idle: all CTAs work, and
-// workspace is theirs, however many rows there are.
+// Dense launches that choose deal out stream-K ranges where whole tiles leave SMs idle: all CTAs
+// work, and workspace is theirs, however many rows there are.
 TEST(Sm90Launch, UnevenTilesAreDealtOutInRuns) {
   AttentionSpec spec = sm90_spec(128);
   spec.group = 1;

@@ -297,9 +297,9 @@ TEST(Sm90MlaPlan, CachesOfE4m3) {
   EXPECT_EQ(scales, 1);
 }
 
-// The device finds whether to deal out runs where that may gain something: long sequences, of which
-// there are several, and partial results that do not take too much memory.
-TEST(Sm90MlaPlan, DealsRuns) {
+// The device finds whether to deal out stream-K ranges where that may gain something: long
+// sequences, of which there are several, and partial results that do not take too much memory.
+TEST(Sm90MlaPlan, DealsStreamKRanges) {
   const KernelPlan plan = plan_of(sm90_mla_spec());
   EXPECT_TRUE(plan.sm90_mla->tiles.stream_k);
   const auto parts = [&](int batch, int q_len, int kv_len) {
@@ -402,7 +402,7 @@ TEST(Sm90MlaPlan, PairsOfCtasReduce) {
   EXPECT_TRUE(cluster_reduces(found[0]));
   EXPECT_EQ(found[0].cluster, (Shape{2, 1, 1}));
   EXPECT_EQ(found[0].grid, (Shape{128, 1, 1}));
-  // Long ones may differ, and then runs are dealt out to all SMs.
+  // Long ones may differ, and then ranges are dealt out to all SMs.
   found = launches(32, 1, 4096);
   ASSERT_EQ(found.size(), 2U);
   EXPECT_TRUE(cluster_reduces(found[0]));

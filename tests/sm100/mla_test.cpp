@@ -35,11 +35,11 @@ TEST_F(Sm100Mla, Depths) { check_depths(); }
 TEST_F(Sm103Mla, TypesSinksAndMasks) { check_types_sinks_and_masks(); }
 TEST_F(Sm100Mla, PartitionsOfFixedKeys) { check_partitions_of_fixed_keys(); }
 TEST_F(Sm100Mla, ManyPartsOfLongRows) { check_many_parts_of_long_rows(); }
-TEST_F(Sm100Mla, DealsRuns) { check_runs(); }
+TEST_F(Sm100Mla, DealsStreamKRanges) { check_stream_k(); }
 TEST_F(Sm100Mla, Expressions) { check_expressions(); }
 TEST_F(Sm100Mla, Materialized) { check_materialized(); }
 TEST_F(Sm100Mla, RowsOfBatches) { check_rows_of_batches(); }
-TEST_F(Sm100Mla, RunsOfExpressions) { check_runs_of_expressions(); }
+TEST_F(Sm100Mla, StreamKRangesOfExpressions) { check_stream_k_of_expressions(); }
 TEST_F(Sm100Mla, TilesThatExpressionsDecide) { check_tiles_that_expressions_decide(); }
 TEST_F(Sm100Mla, BatchesWithoutPages) { check_batches_without_pages(); }
 TEST_F(Sm100Mla, NewRowsAndRaggedPages) { check_new_rows_and_ragged_pages(); }

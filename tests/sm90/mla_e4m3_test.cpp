@@ -24,7 +24,7 @@ TEST_F(Sm90MlaE4m3, Depths) { check_depths(); }
 TEST_F(Sm90MlaE4m3, TypesSinksAndMasks) { check_types_sinks_and_masks(); }
 TEST_F(Sm90MlaE4m3, PartitionsOfFixedKeys) { check_partitions_of_fixed_keys(); }
 TEST_F(Sm90MlaE4m3, NewRowsAndRaggedPages) { check_new_rows_and_ragged_pages(); }
-TEST_F(Sm90MlaE4m3, DealsRuns) { check_runs(); }
+TEST_F(Sm90MlaE4m3, DealsStreamKRanges) { check_stream_k(); }
 TEST_F(Sm90MlaE4m3, Accumulates) { check_accumulates(); }
 TEST_F(Sm90MlaE4m3, Scales) { check_scales(); }
 TEST_F(Sm90MlaE4m3, OddBlocksOfTwoStages) { check_odd_blocks_of_two_stages(); }

@@ -56,7 +56,7 @@ TEST_F(Sm90Split, ChosenAtLaunch) {
   ASSERT_TRUE(problem);
   EXPECT_GE(1200 / kernel->generated.plan.sm90->BN, 8);
   expect_chosen(*kernel, *problem, {{3, 1}, {4, 1}, {6, 2}, {132, 2}});
-  // A dense launch of one partition deals its tiles out in pairs, and of several in runs.
+  // A dense launch of one partition deals its tiles out in pairs, and of several in ranges.
   spec = split_spec(64, 0);
   const auto dense = compiled(spec);
   ASSERT_TRUE(dense);

@@ -46,7 +46,7 @@ PartitionChoice asking_choice(const KernelPlan& plan, const Shape& shape) {
           .team = static_cast<std::int32_t>(tiles)};
 }
 
-/// An error where the device would not deal out runs, or would
+/// An error where the device would not deal out stream-K ranges, or would
 /// (templates/common/sequence_ranges.cuh): it does where whole sequences take longer.
 Status deals_as_said(const Shape& shape, const PartitionChoice& choice) {
   constexpr std::int64_t kWorkTileUnits = 4;

@@ -37,7 +37,7 @@ struct Shape {
   /// Into which a launch that may choose splits the keys; nullopt: it chooses.
   std::optional<std::int32_t> partitions = {};
   bool asks = false;    ///< the device finds how long the sequences are, however few keys they have
-  bool runs = false;    ///< .. and they must be dealt out in runs
+  bool runs = false;    ///< .. and they must be dealt out in stream-K ranges
   bool joined = false;  ///< two CTAs have half of each part, and join these
   /// Blocks that the launch's map has bits of, at most; nullopt: all.
   std::optional<std::int32_t> bit_blocks = {};

@@ -66,7 +66,7 @@ Tuning three_stages() { return of_stages(3); }
 
 // Even and odd numbers of tiles, sequences without keys, heads that are no power of two, and parts;
 // and a tile that the follower has alone, behind which the next work tile begins in the stage of
-// the warp that does not load Q. sm_90a's batch is ragged: others deal out runs, and are
+// the warp that does not load Q. sm_90a's batch is ragged: others deal out stream-K ranges, and are
 // run_subjects().
 std::vector<Description> dense_subjects() {
   const AttentionSpec sm90 = absorbed(Arch::kSm90a, Kind::kCausal);
@@ -101,11 +101,11 @@ std::vector<Description> dense_subjects() {
   };
 }
 
-// Sequences that differ in length, whose keys are dealt out in runs: a sequence with a part in
-// every CTA, others whole and without keys; runs that end between sequences; sequences of two query
-// tiles, whose teams are two CTAs; a maximum that grows in every part; uniform splits, by which
-// nothing is cut and the merge has nothing to do; and halves that two CTAs join. Long rows of many
-// parts are merged by code of their own.
+// Sequences that differ in length, whose keys are dealt out in stream-K ranges: a sequence with a
+// part in every CTA, others whole and without keys; runs that end between sequences; sequences of
+// two query tiles, whose teams are two CTAs; a maximum that grows in every part; uniform splits, by
+// which nothing is cut and the merge has nothing to do; and halves that two CTAs join. Long rows of
+// many parts are merged by code of their own.
 std::vector<Description> run_subjects() {
   const auto with_sink = [](AttentionSpec& spec) {
     spec.num_partitions = 0;

@@ -111,7 +111,7 @@ struct Dealt {
   bool whole = true;   // no tile is cut
 };
 
-class Sm90SequenceRuns : public KernelTest {
+class Sm90SequenceRanges : public KernelTest {
  protected:
   static Dealt deal(const Launch& launch) {
     constexpr int kMost = 6000;  // work tiles of a CTA
@@ -229,7 +229,7 @@ class Sm90SequenceRuns : public KernelTest {
   }
 };
 
-TEST_F(Sm90SequenceRuns, DealsEachTileOnce) {
+TEST_F(Sm90SequenceRanges, DealsEachTileOnce) {
   std::mt19937 random(20261126);
   const auto draw = [&](int begin, int end) {
     return begin + static_cast<int>(random() % static_cast<unsigned>(end - begin));
@@ -254,7 +254,7 @@ TEST_F(Sm90SequenceRuns, DealsEachTileOnce) {
 
 // The same of heads, where some sequences have no rows: at either end of the batch, too, and more
 // than a warp looks at together; more than 1024 sequences, and fewer CTAs than heads.
-TEST_F(Sm90SequenceRuns, DealsEachTileOfEachHeadOnce) {
+TEST_F(Sm90SequenceRanges, DealsEachTileOfEachHeadOnce) {
   std::mt19937 random(20261127);
   const auto draw = [&](int begin, int end) {
     return begin + static_cast<int>(random() % static_cast<unsigned>(end - begin));
@@ -286,7 +286,7 @@ TEST_F(Sm90SequenceRuns, DealsEachTileOfEachHeadOnce) {
 }
 
 // 33 teams of 8 CTAs. With whole sequences a CTA would have 512 KV tiles.
-TEST_F(Sm90SequenceRuns, DealsAsMuchToEachOfHeads) {
+TEST_F(Sm90SequenceRanges, DealsAsMuchToEachOfHeads) {
   Launch launch{{}, 1, 264, 0, false, 8};
   for (int i = 0; i < 36; ++i) launch.kv_lens.push_back(64 * (i < 4 ? 512 : 32));
   for (const int i : {5, 6, 35, 0}) launch.empty.insert(i);
@@ -295,10 +295,10 @@ TEST_F(Sm90SequenceRuns, DealsAsMuchToEachOfHeads) {
   EXPECT_EQ(dealt.most_units, (3 * 512 + 29 * 32 + 31 * kHeadTileUnits + 32) / 33);
 }
 
-// Decodes share memory: where all have work to the end, or nearly, nothing is gained by runs. 64
-// sequences that rise evenly to 2k keys stay whole, which runs had made 10 % longer on an H200; 32
-// that rise to 8k and a few long ones do not.
-TEST_F(Sm90SequenceRuns, LeavesDecodesWholeThatFillMemory) {
+// Decodes share memory: where all have work to the end, or nearly, nothing is gained by ranges. 64
+// sequences that rise evenly to 2k keys stay whole, which ranges had made 10 % longer on an H200;
+// 32 that rise to 8k and a few long ones do not.
+TEST_F(Sm90SequenceRanges, LeavesDecodesWholeThatFillMemory) {
   const auto rising = [](int sequences, int longest) {
     Launch launch{{}, 1, 264, 0, false, 8};
     for (int i = 0; i < sequences; ++i) {
@@ -318,7 +318,7 @@ TEST_F(Sm90SequenceRuns, LeavesDecodesWholeThatFillMemory) {
 }
 
 // 64 teams of two CTAs. With whole sequences a CTA would have 241 KV tiles.
-TEST_F(Sm90SequenceRuns, DealsAsMuchToEach) {
+TEST_F(Sm90SequenceRanges, DealsAsMuchToEach) {
   Launch launch{{}, 1, 128};
   for (int i = 0; i < 32; ++i) launch.kv_lens.push_back(64 * (i % 2 == 0 ? 240 : 0) + 1);
   const Dealt dealt = deal(launch);
@@ -328,7 +328,7 @@ TEST_F(Sm90SequenceRuns, DealsAsMuchToEach) {
 
 // A work tile takes time beside its keys: who has many short sequences has fewer keys. Dealt out
 // by KV tiles alone, a CTA would have 45 of them, and 15 sequences.
-TEST_F(Sm90SequenceRuns, DealsFewerKeysOfShortSequences) {
+TEST_F(Sm90SequenceRanges, DealsFewerKeysOfShortSequences) {
   Launch launch{{}, 1, 64};
   for (int i = 0; i < 160; ++i) launch.kv_lens.push_back(64 * 3);
   for (int i = 0; i < 4; ++i) launch.kv_lens.push_back(64 * 240);
@@ -337,9 +337,9 @@ TEST_F(Sm90SequenceRuns, DealsFewerKeysOfShortSequences) {
   EXPECT_EQ(dealt.most_units, (160 * 3 + 4 * 240 + 163 * kWorkTileUnits + 31) / 32);
 }
 
-// Whole sequences where they are as long as one another: runs that would be a few tiles shorter are
-// not worth their merges.
-TEST_F(Sm90SequenceRuns, LeavesEvenSequencesWhole) {
+// Whole sequences where they are as long as one another: ranges that would be a few tiles shorter
+// are not worth their merges.
+TEST_F(Sm90SequenceRanges, LeavesEvenSequencesWhole) {
   const Launch launch{std::vector<std::int32_t>(64, 64 * 128), 1, 132};
   const Dealt dealt = deal(launch);
   expect_each_tile_once(launch, dealt);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense launches that deal out runs of KV tiles, on sm_90a: tiles that a run's end cuts are merged,
-// and others are written whole.
+// Dense launches that deal out stream-K ranges of KV tiles, on sm_90a: tiles that a run's end cuts
+// are merged, and others are written whole.
 #include <string>
 #include <vector>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes of sequences that differ in kv_len, whose keys are dealt out in runs, on sm_90a: some
-// sequences are cut, and others are written whole; or all are. NOTE: runs are dealt out
-// where 0.6 of the most units of a CTA are more than a run's and 2.5 (common/sequence_ranges.cuh):
-// of few CTAs that is not so.
+// Decodes of sequences that differ in kv_len, whose keys are dealt out in stream-K ranges, on
+// sm_90a: some sequences are cut, and others are written whole; or all are. NOTE: ranges are dealt
+// out where 0.6 of the most units of a CTA are more than a run's and 2.5
+// (common/sequence_ranges.cuh): of few CTAs that is not so.
 #include <vector>
 
 #include "../kernel_fixture.h"
@@ -20,15 +20,15 @@ AttentionSpec head_run_spec(int heads, int group, int page_size, int max_q_len =
   return spec;
 }
 
-struct HeadRuns {
+struct HeadRanges {
   AttentionSpec spec;
   Lengths lengths;
   std::vector<int> sm_counts;
 };
 
-class Sm90HeadRuns : public KernelTest {
+class Sm90HeadRanges : public KernelTest {
  protected:
-  static void expect_all(const std::vector<HeadRuns>& cases, std::size_t usually) {
+  static void expect_all(const std::vector<HeadRanges>& cases, std::size_t usually) {
     for (const auto& [spec, lengths, sm_counts] : some_of(cases, usually)) {
       expect_runs(spec, lengths, sm_counts, true);
     }
@@ -37,7 +37,7 @@ class Sm90HeadRuns : public KernelTest {
 
 // Groups of heads: one, several, more than the CTAs can be dealt to evenly; that are packed, with
 // rows that are nobody's, and not.
-TEST_F(Sm90HeadRuns, Heads) {
+TEST_F(Sm90HeadRanges, Heads) {
   AttentionSpec sinks = head_run_spec(10, 5, 16);
   sinks.sink = true;
   expect_all({{head_run_spec(8, 4, 16), {{1}, {2100, 70, 0, 700}}, {5, 8}},
@@ -47,7 +47,7 @@ TEST_F(Sm90HeadRuns, Heads) {
              4);
 }
 
-TEST_F(Sm90HeadRuns, PagesOfAnySize) {
+TEST_F(Sm90HeadRanges, PagesOfAnySize) {
   AttentionSpec rows = head_run_spec(8, 4, 0);
   rows.ragged_kv = true;
   rows.lse_includes_sink = false;
@@ -59,7 +59,7 @@ TEST_F(Sm90HeadRuns, PagesOfAnySize) {
 
 // In a ragged batch sequences without rows, which are no work, stand at either end and between
 // others; more of them than a warp looks at together.
-TEST_F(Sm90HeadRuns, RaggedBatches) {
+TEST_F(Sm90HeadRanges, RaggedBatches) {
   AttentionSpec spec = head_run_spec(8, 4, 16, 4);
   spec.ragged = true;
   spec.sink = true;
@@ -74,7 +74,7 @@ TEST_F(Sm90HeadRuns, RaggedBatches) {
              3);
 }
 
-TEST_F(Sm90HeadRuns, ManySequences) {
+TEST_F(Sm90HeadRanges, ManySequences) {
   Lengths many{{1}, {}};
   for (int i = 0; i < 70; ++i) many.kv.push_back(i % 7 == 0 ? 300 : i % 5 * 30);
   many.kv[33] = 2100;
@@ -82,7 +82,7 @@ TEST_F(Sm90HeadRuns, ManySequences) {
 }
 
 // As long as one another, nearly: whole.
-TEST_F(Sm90HeadRuns, EvenSequences) {
+TEST_F(Sm90HeadRanges, EvenSequences) {
   AttentionSpec spec = head_run_spec(8, 4, 16);
   spec.sink = true;
   AttentionSpec ragged = head_run_spec(8, 4, 1, 2);
@@ -91,7 +91,7 @@ TEST_F(Sm90HeadRuns, EvenSequences) {
       {{spec, {{1}, {2100, 2090, 2050}}, {3}}, {ragged, {{1, 0, 0, 1}, {700, 9, 0, 690}}, {4}}}, 2);
 }
 
-TEST_F(Sm90HeadRuns, TypesAndMasks) {
+TEST_F(Sm90HeadRanges, TypesAndMasks) {
   AttentionSpec eight = head_run_spec(8, 4, 16);
   eight.qkv_dtype = Dtype::kE4m3;
   AttentionSpec upcast = head_run_spec(8, 4, 16);

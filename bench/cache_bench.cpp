@@ -98,7 +98,7 @@ void miss(benchmark::State& state) {
 }
 BENCHMARK(miss)->Unit(benchmark::kMicrosecond);
 
-/// Opens the folder anew as well: a process's first hit.
+/// Opens the folder again as well: a process's first hit.
 void open_and_find(benchmark::State& state) {
   Fixture fixture(0);
   CacheOptions options;

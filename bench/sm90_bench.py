@@ -234,7 +234,7 @@ def check(cell, prepared):
     references = [name for name in ("cudnn", "flex") if name in prepared]
     reference = prepared[references[0]][1](0).float()
     for name, (launches, result) in prepared.items():
-        launches[0]()  # NOTE: anew: builds of attnjit share the output
+        launches[0]()  # NOTE: again: builds of attnjit share the output
         torch.cuda.synchronize()
         error = ((result(0).float() - reference).norm() / reference.norm()).item()
         cell.setdefault("difference", {})[name] = error

@@ -35,7 +35,7 @@ if(ATTNJIT_SANITIZE)
 endif()
 
 # source_dir.h defines ATTNJIT_SOURCE_DIR. NOTE: a header and not an option of every test: only what reads the source
-# tree is then compiled anew in another folder.
+# tree is then compiled again in another folder.
 set(ATTNJIT_SOURCE_DIR_INCLUDE ${PROJECT_BINARY_DIR}/source_dir)
 file(CONFIGURE OUTPUT ${ATTNJIT_SOURCE_DIR_INCLUDE}/source_dir.h
   CONTENT "// Made by cmake/AttnjitRooms.cmake.\n#pragma once\n#define ATTNJIT_SOURCE_DIR \"@PROJECT_SOURCE_DIR@\"\n"

@@ -114,7 +114,7 @@ struct WorkspaceNeed {
 /// What a launch keeps from one call to the next: the recipe, the encoded tensor maps and the
 /// packed arguments of the last eight calls that differ in more than pointers. A call like one of
 /// them is not planned again; where its pointers are others, only their maps and arguments are made
-/// anew. One of other lengths is planned into memory that is there, and encodes the maps that
+/// again. One of other lengths is planned into memory that is there, and encodes the maps that
 /// differ. The calls may be those of several kernels, whose libraries stay loaded while a call of
 /// theirs is kept.
 class ATTNJIT_EXPORT LaunchState {
@@ -132,7 +132,7 @@ class ATTNJIT_EXPORT LaunchState {
   const Counters& counters() const;
   /// The launches of the last call; null before the first.
   const LaunchSequence* sequence() const;
-  /// Forgets everything but the counters: the next launch plans and encodes anew.
+  /// Forgets everything but the counters: the next launch plans and encodes again.
   void reset();
 
   struct Impl;
@@ -169,7 +169,7 @@ class ATTNJIT_EXPORT Kernel {
 
   /// Enqueues the kernel on args.stream. Everything that the host can check is checked first:
   /// kInvalid names the argument. An empty problem (no query row) launches nothing. Errors also as
-  /// prepare(). After an error the state plans anew.
+  /// prepare(). After an error the state plans again.
   Status launch(const LaunchArgs& args, LaunchState& state) const;
 
   /// A kernel of the same image for another plan of the same key (one that differs in launch-time

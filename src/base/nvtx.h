@@ -26,7 +26,7 @@ class Nvtx {
   using Function = void (*)();  ///< of any type
 
  private:
-  // Their slots: a profiler may fill them anew.
+  // Their slots: a profiler may fill them again.
   const Function* push_ = nullptr;
   const Function* pop_ = nullptr;
 };

@@ -85,7 +85,7 @@ class Layer {
 
   /// The open folder, or null with the reason in *why (if not null). `create`: made where missing.
   std::shared_ptr<const Root> root(bool create, OpenedFolder* why = nullptr);
-  /// Forgets the handles, so that the next use opens the path anew.
+  /// Forgets the handles, so that the next use opens the path again.
   void forget_root();
 
   /// A folder of the layer, or one shard of the entries.

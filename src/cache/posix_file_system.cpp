@@ -100,7 +100,7 @@ class PosixFileSystem final : public FileSystem {
   }
 
   IoResult<std::vector<std::string>> list(Handle folder) override {
-    // NOTE: a descriptor of its own, opened anew: fdopendir takes its descriptor over, and dup()
+    // NOTE: a descriptor of its own, opened again: fdopendir takes its descriptor over, and dup()
     // would share the position with every other listing of this folder.
     const int own = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (own < 0) return {{}, errno};

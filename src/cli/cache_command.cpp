@@ -434,7 +434,7 @@ Result<Report> keygen(const CacheArguments& arguments) {
   Result<cache::SecretKey> key = cache::SecretKey::generate();
   if (!key) return std::move(key).error();
   const std::string pem = key->to_pem();
-  // NOTE: made anew and for its owner alone, whatever the umask: a key that is there stays.
+  // NOTE: made again and for its owner alone, whatever the umask: a key that is there stays.
   const int file = ::open(arguments.file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) {
     return make_error(errno == EEXIST ? ErrorCode::kInvalid : ErrorCode::kIo,

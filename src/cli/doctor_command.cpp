@@ -179,7 +179,7 @@ class Doctor {
     misses(**opened);
   }
 
-  /// Kernels of the cache that the NVRTC at hand would compile anew.
+  /// Kernels of the cache that the NVRTC at hand would compile again.
   void misses(CubinCache& cache) {
     Json& json = json_["cache"];
     json["misses"] = Json::array();

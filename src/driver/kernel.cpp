@@ -44,7 +44,7 @@ bool is_aligned(const UserParam& param) {
           array->pointer % static_cast<DevicePointer>(size_of(array->dtype)) == 0);
 }
 
-/// Plans a call anew for a context, and binds it to these arguments.
+/// Plans a call again for a context, and binds it to these arguments.
 Status replan(const KernelPlan& plan, const Kernel::Library::ContextOfStream& where,
               const LaunchArgs& args, LaunchState::Impl& state, BoundCall& call) {
   Status checked = check_params(plan.spec.state().params, args.params, call.param_shapes);

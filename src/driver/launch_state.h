@@ -119,7 +119,7 @@ struct LaunchState::Impl {
   /// The call that serves these arguments, which becomes the first; null: there is none.
   BoundCall* find(const LaunchOwner& owner, const LaunchArgs& args);
 
-  /// A call to plan anew, which becomes the first: one that failed, a new one, or the one that was
+  /// A call to plan again, which becomes the first: one that failed, a new one, or the one that was
   /// not launched for the longest time. It is another's of the same kernel, whose memory and maps
   /// are used again, or empty.
   BoundCall& next(const LaunchOwner& owner);

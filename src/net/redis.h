@@ -46,7 +46,7 @@ class Redis {
 
   /// Connects where it is not connected. All of it takes `timeout` at most, but for the look-up of
   /// the host's name, and an answer has kMaxReplyBytes at most. Errors: kIo; the next command
-  /// connects anew.
+  /// connects again.
   Result<Reply> command(const std::vector<std::string>& words);
 
  private:

@@ -55,7 +55,7 @@ struct Entry {
 
   std::mutex mutex;                 // guards what follows
   std::condition_variable changed;  // a flight ended
-  // Rendered for the key; kept until the first flight ends, and rendered anew for a later one.
+  // Rendered for the key; kept until the first flight ends, and rendered again for a later one.
   std::shared_ptr<const KernelSource> source;
   std::shared_ptr<const KernelImage> image;
   bool image_from_cache = false;  // from disk or the remote tier
@@ -111,7 +111,7 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   Result<Fetched> fetch(Entry& entry, Deadline deadline, PtxNeed ptx, Where where);
 
   /// The kernel of a state, fetched and loaded. An image from the disk that the driver takes for no
-  /// image is compiled anew, once.
+  /// image is compiled again, once.
   Result<const Kernel*> load(const std::shared_ptr<PreparedSpec::State>& state, Deadline deadline,
                              Where where);
 
@@ -186,7 +186,7 @@ struct ServiceCore : std::enable_shared_from_this<ServiceCore> {
   void end_flight(Entry& entry, const Result<Fetched>& result);
   void queue_background(const std::shared_ptr<PreparedSpec::State>& state,
                         std::optional<int> device);
-  /// Forgets an image that the driver refused: who asks for the kernel has it compiled anew.
+  /// Forgets an image that the driver refused: who asks for the kernel has it compiled again.
   void give_up(Entry& entry, const std::shared_ptr<const KernelImage>& image, const Error& why);
   const Kernel* publish(Entry& entry, const PreparedSpec::State& state,
                         std::unique_ptr<Kernel> first);

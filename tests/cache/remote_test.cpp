@@ -552,7 +552,7 @@ TEST(BreakerTest, OpensAfterFailuresInARowAndLetsOneProbeThrough) {
   EXPECT_FALSE(breaker.failed(now));
   EXPECT_FALSE(breaker.failed(now));
   breaker.succeeded();
-  EXPECT_FALSE(breaker.failed(now)) << "a success in between begins the count anew";
+  EXPECT_FALSE(breaker.failed(now)) << "a success in between begins the count again";
   EXPECT_FALSE(breaker.failed(now));
   EXPECT_TRUE(breaker.failed(now));
   EXPECT_FALSE(breaker.failed(now)) << "it is open already";

@@ -81,7 +81,7 @@ using TestPlanner =
     std::function<Result<LaunchRecipe>(const KernelPlan&, const LaunchShapes&, const LaunchScalars&,
                                        const std::vector<UserParamShape>&, const DeviceShape&)>;
 
-/// The fake driver, opened anew for each test.
+/// The fake driver, opened again for each test.
 class DriverFixture : public ::testing::Test {
  protected:
   DriverFixture() : cuda_(fake::fake_cuda()) { cuda_.reset(); }

@@ -116,7 +116,7 @@ TEST_F(LaunchTest, OnlyWhatMovedIsMadeAnew) {
   ASSERT_TRUE(kernel_->launch(moved, state_).ok());
   EXPECT_EQ(state_.counters().maps_moved, 1U);
   EXPECT_EQ(argument<std::uint64_t>(2, 2), 0x60000U);
-  // A move gives what encoding anew gives.
+  // A move gives what encoding again gives.
   LaunchState fresh;
   ASSERT_TRUE(kernel_->launch(moved, fresh).ok());
   EXPECT_EQ(cuda_.launches[3].args, cuda_.launches[2].args);

@@ -170,10 +170,10 @@ TEST_F(LengthsTest, AUsedStateLaunchesWhatANewOneDoes) {
     const Status used = kernels[last_kernel]->launch(args, state_);
     const std::size_t between = cuda_.launches.size();
     LaunchState fresh;
-    const Status anew = kernels[last_kernel]->launch(args, fresh);
-    ASSERT_EQ(used.ok(), anew.ok()) << round;
+    const Status again = kernels[last_kernel]->launch(args, fresh);
+    ASSERT_EQ(used.ok(), again.ok()) << round;
     if (!used) {
-      EXPECT_EQ(used.error().to_string(), anew.error().to_string());
+      EXPECT_EQ(used.error().to_string(), again.error().to_string());
       continue;
     }
     ASSERT_EQ(*state_.sequence(), *fresh.sequence()) << round;

@@ -70,7 +70,8 @@ TEST(Hardware, TmaLoadsLandWhereTheWalkSays) {
         const std::uint8_t value =
             valid ? global.at(static_cast<std::size_t>(row.global_offset + b - row.first_valid))
                   : (map->oob_nan ? nan_fill_byte(b) : std::uint8_t{0});
-        // Dynamic shared memory begins 1024 bytes into the window, where every pattern begins anew.
+        // Dynamic shared memory begins 1024 bytes into the window, where every pattern begins
+        // again.
         shared.at(swizzle_address(
             map->swizzle, static_cast<std::uint32_t>(destination) + row.shared_offset + b)) = value;
       }

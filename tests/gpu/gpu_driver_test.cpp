@@ -509,7 +509,7 @@ void GpuTest::expect_cheap_launch(int partitions) {
   const auto& functions = KernelAccess::library(**kernel).kernels;
   ASSERT_EQ(bound.size(), partitions == 1 ? 1U : 2U);
 
-  LaunchState reused, alternating, by_turns, replanned, anew;
+  LaunchState reused, alternating, by_turns, replanned, again;
   struct Way {
     const char* name;
     std::function<void(int)> launch;
@@ -550,10 +550,10 @@ void GpuTest::expect_cheap_launch(int partitions) {
          ok((*kernel)->launch(other, replanned));
        },
        {}},
-      {"launch, planned and all maps encoded anew",
+      {"launch, planned and all maps encoded again",
        [&](int) {
-         anew.reset();
-         ok((*kernel)->launch(args, anew));
+         again.reset();
+         ok((*kernel)->launch(args, again));
        },
        {}},
   };

@@ -317,7 +317,7 @@ def eight_bits():
 
 
 def graphs(runner, backend, kinds):
-    """Captured decodes read one memory, whose content each replay makes anew."""
+    """Captured decodes read one memory, whose content each replay makes again."""
     backend.init_cuda_graph_state(6, 6)
     seen = set()
     for count, keys, in_capture in ((4, [1, 1, 1, 1], True), (2, [1, 1], True),
@@ -341,7 +341,7 @@ def graphs(runner, backend, kinds):
 
 
 def replayed(runner, backend, kinds):
-    """A decode that the GPU replays makes lengths and tables anew, and reads what they say."""
+    """A decode that the GPU replays makes lengths and tables again, and reads what they say."""
     backend.init_cuda_graph_state(2, 2)
     batch = batch_of(runner, ForwardMode.DECODE, [1, 1], [40, 3])
     q = torch.randn(2, HEADS * DEPTH, dtype=torch.bfloat16)

@@ -150,7 +150,7 @@ def layers():
             for rows, keys in (([7, 1, 20], [7, 33, 40]), ([1, 1], [17, 40]),
                                ([4, 4], [33, 17]), ([3, 1, 0, 0], [20, 9, 0, 0])):
                 if sinks is not None:
-                    sinks.copy_(torch.randn(HEADS))  # weights that were loaded anew
+                    sinks.copy_(torch.randn(HEADS))  # weights that were loaded again
                 step = metadata(builder, rows, keys)
                 q = torch.randn(sum(rows) + 2, HEADS, DEPTH, dtype=reference.DTYPE)
                 out = torch.full((len(q), HEADS * DEPTH), 9.0, dtype=q.dtype)  # vLLM pads tokens

@@ -176,7 +176,7 @@ TEST_F(FallbackTest, IsGivenUpWhereTheDriverRefusesIt) {
   compiler_->release();
   ASSERT_TRUE(eventually([&] { return service_->find(spec) != nullptr; }));
   EXPECT_EQ(service_->get_or_fallback(spec)->kernel, service_->find(spec));
-  // Who asks for the other kernel itself has it compiled anew.
+  // Who asks for the other kernel itself has it compiled again.
   const int before = compiler_->compiles;
   ASSERT_TRUE(service_->get(prepare(*service_, kAnyMask), in(seconds(10))).ok());
   EXPECT_EQ(compiler_->compiles, before + 1);

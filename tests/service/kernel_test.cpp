@@ -132,7 +132,7 @@ TEST_F(KernelTest, FailedBackgroundLoadIsReported) {
   ASSERT_TRUE(service_->try_get(spec).ok());
   ASSERT_TRUE(eventually([&] { return !service_->try_get(spec).ok(); }));
   EXPECT_EQ(service_->try_get(spec).error().code, ErrorCode::kDriver);
-  // get tries anew: only what the input is to blame for is remembered for it.
+  // get tries again: only what the input is to blame for is remembered for it.
   EXPECT_TRUE(service_->get(spec, in(seconds(10))).ok());
   EXPECT_TRUE(service_->try_get(spec).ok());
 }

@@ -15,7 +15,7 @@ the kernels' times in decodes, and attnjit with other options of vllm.LLM (--var
 An engine that fails or does not answer ends its case; the others go on, and the exit code is 1.
 
 As many engines as have room on the GPU start at once and stay; one of them computes at a time. OUT gets
-a file for each stage, model, cache and backend, written anew after each measurement, so that a run
+a file for each stage, model, cache and backend, written again after each measurement, so that a run
 that is cut leaves what it had. Kernels are compiled before (attnjit manifest --for vllm, attnjit
 prewarm), and OUT has the keys that the backend asked for.
 """

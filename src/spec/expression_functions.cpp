@@ -140,9 +140,9 @@ ExprValue fused(const ExprNode& node, ExprType /*operand_type*/, Args args) {
 template <class Function, class... Ranges>
 RangeValue call_ranges(Function function, const Ranges&... args) {
   return std::visit(
-      [&](const auto&... of_types) -> RangeValue {
-        if constexpr (requires { function(of_types...); }) {
-          return function(of_types...);
+      [&](const auto&... typed) -> RangeValue {
+        if constexpr (requires { function(typed...); }) {
+          return function(typed...);
         } else {
           return any_float();  // the parser makes no such node
         }
@@ -188,8 +188,8 @@ constexpr OperatorRow row(Op op, std::string_view sign, int precedence, Text cud
   return {op, sign, precedence, {cuda, value, range, stack, exchanged}};
 }
 
-constexpr ByType<RangeRule> bools_or_bits(RangeRule of_bools, RangeRule of_bits) {
-  return {of_bools, of_bits, of_bits, {}};
+constexpr ByType<RangeRule> bools_or_bits(RangeRule bools_rule, RangeRule bits_rule) {
+  return {bools_rule, bits_rule, bits_rule, {}};
 }
 
 constexpr OperatorRow kOperators[] = {

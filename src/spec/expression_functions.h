@@ -34,7 +34,7 @@ struct RangeRule {
 /// One thing for each type.
 template <class T>
 struct ByType {
-  T of_bool{}, of_int{}, of_uint{}, of_float{};
+  T bool_value{}, int_value{}, uint_value{}, float_value{};
 
   constexpr ByType() = default;
   template <std::convertible_to<T> All>
@@ -42,12 +42,12 @@ struct ByType {
   constexpr ByType(T integer, T real) : ByType(integer, integer, integer, real) {}
   constexpr ByType(T i32, T u32, T f32) : ByType(i32, i32, u32, f32) {}
   constexpr ByType(T boolean, T i32, T u32, T f32)
-      : of_bool(boolean), of_int(i32), of_uint(u32), of_float(f32) {}
+      : bool_value(boolean), int_value(i32), uint_value(u32), float_value(f32) {}
 
   constexpr const T& operator[](ExprType type) const {
-    if (type == ExprType::kF32) return of_float;
-    if (type == ExprType::kU32) return of_uint;
-    return type == ExprType::kBool ? of_bool : of_int;
+    if (type == ExprType::kF32) return float_value;
+    if (type == ExprType::kU32) return uint_value;
+    return type == ExprType::kBool ? bool_value : int_value;
   }
 };
 

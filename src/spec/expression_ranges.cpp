@@ -271,11 +271,11 @@ bool reads_arrays(const Expression& expression) {
 }
 
 bool hides_again(const Expression& expression) {
-  std::vector<bool> of_keys;  // which nodes depend on kv_idx
+  std::vector<bool> key_nodes;  // which nodes depend on kv_idx
   for (const ExprNode& node : expression.nodes) {
     bool keys = node.op == Op::kCoord && node.coord == Coord::kKvIdx;
-    for (int i = 0; i < node.num_args; ++i) keys = keys || of_keys[node.args[i]];
-    of_keys.push_back(keys);
+    for (int i = 0; i < node.num_args; ++i) keys = keys || key_nodes[node.args[i]];
+    key_nodes.push_back(keys);
     // NOTE: `&` and `^` of bools are no bits of a key.
     const bool bits =
         (node.op == Op::kBitAnd || node.op == Op::kBitXor) && node.type != ExprType::kBool;

@@ -51,10 +51,10 @@ std::vector<SpecScalar> spec_scalars(const AttentionSpec& spec) {
   visit_scalars(spec, [&](const auto& scalar, const auto& node) {
     const int position = seen[scalar.name]++;
     const std::string suffix = position == 0 ? "" : fmt::format("_{}", position);
-    constexpr bool kOfMask = std::is_same_v<std::decay_t<decltype(node)>, MaskSpec>;
+    constexpr bool kIsMask = std::is_same_v<std::decay_t<decltype(node)>, MaskSpec>;
     found.push_back({std::string(scalar.name) + suffix, constant_name(scalar.name) + suffix, scalar,
                      scalar.is_integer(), node.constant && !spec.interpreted, node.constant,
-                     kOfMask && in_code, scalar.get(node)});
+                     kIsMask && in_code, scalar.get(node)});
   });
   return found;
 }

@@ -93,7 +93,7 @@ class Validator {
 
   /// What fields ask of one another.
   void check_shape() {
-    const Dtype of_kv = spec_.type_of_kv();
+    const Dtype kv_dtype = spec_.type_of_kv();
     const bool topk = spec_.topk != 0, formatted = spec_.cache_format != CacheFormat::kPlain;
     const bool latent = spec_.ov_depth == 0 || spec_.ov_depth == kDsv32Latent;
     const std::string_view format = spec::to_string(spec_.cache_format);
@@ -116,9 +116,9 @@ class Validator {
              spec_.score_mod.kind != ScoreModSpec::Kind::kSoftcap,
          "score_mod", "is given; allowed with topk: identity, softcap",
          "where a listed key stands in its sequence is not known"},
-        {formatted && of_kv != spec_.qkv_dtype, "kv_dtype",
+        {formatted && kv_dtype != spec_.qkv_dtype, "kv_dtype",
          fmt::format("is {}; allowed with cache_format {}: none, the format says what K is of",
-                     to_string(of_kv), format)},
+                     to_string(kv_dtype), format)},
         {formatted && (spec_.mla != Mla::kDecode || spec_.qk_depth != kDsv32Latent + kRopeDepth ||
                        !latent || spec_.qkv_dtype != Dtype::kBf16),
          "cache_format",
@@ -131,12 +131,12 @@ class Validator {
          "group",
          fmt::format("is {}; allowed: a divisor of num_q_heads, which is {}", spec_.group,
                      spec_.num_q_heads)},
-        {of_kv != spec_.qkv_dtype && of_kv != Dtype::kE4m3, "kv_dtype",
+        {kv_dtype != spec_.qkv_dtype && kv_dtype != Dtype::kE4m3, "kv_dtype",
          fmt::format("is {}; allowed: qkv_dtype, which is {}, or e4m3 beside bf16 and fp16",
-                     to_string(of_kv), to_string(spec_.qkv_dtype))},
-        {spec_.scales != Scales::kNone && of_kv != Dtype::kE4m3, "scales",
+                     to_string(kv_dtype), to_string(spec_.qkv_dtype))},
+        {spec_.scales != Scales::kNone && kv_dtype != Dtype::kE4m3, "scales",
          fmt::format("is {}; allowed with k and v of e4m3, which are {}",
-                     spec::to_string(spec_.scales), to_string(of_kv))},
+                     spec::to_string(spec_.scales), to_string(kv_dtype))},
         {spec_.accumulate && !spec_.return_lse, "accumulate",
          "is true; allowed with return_lse: an LSE says how much a part counts"},
         {spec_.accumulate && spec_.sink && !spec_.lse_includes_sink, "accumulate",

@@ -132,12 +132,12 @@ void look_at_long_sequence(const spec::Snippets& snippets, SpecFacts& spec) {
 
 }  // namespace
 
-bool has_own_rope(const AttentionSpec& spec) {
+bool has_separate_rope(const AttentionSpec& spec) {
   return spec.rope_dtype.value_or(spec.qkv_dtype) != spec.qkv_dtype;
 }
 
 int depth_of_rows(const AttentionSpec& spec) {
-  return has_own_rope(spec) ? spec.ov_depth : spec.qk_depth;
+  return has_separate_rope(spec) ? spec.ov_depth : spec.qk_depth;
 }
 
 bool SpecFacts::contains(MaskSpec::Kind kind) const {
@@ -164,7 +164,7 @@ SpecFacts::SpecFacts(AttentionSpec resolved, const spec::Snippets& snippets)
   upcasts_kv = type_of_kv() != qkv_dtype;
   key_scales = type_of_kv() == Dtype::kE4m3 && scales == Scales::kToken;
   pages_have_scales = page_size > 0 && key_scales;
-  own_rope = has_own_rope(*this);
+  separate_rope = has_separate_rope(*this);
   o_dtype = output_dtype.value_or(qkv_dtype);
   // NOTE: the plan of a mask that is interpreted does not depend on what the mask says.
   if (interprets_mask) return;

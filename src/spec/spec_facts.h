@@ -35,7 +35,7 @@ bool hides_nothing(const MaskSpec& mask);
 
 /// Whether the rope parts of Q and K have a type of their own (rope_dtype), and so tensors of their
 /// own: q_rope and k_rope.
-bool has_own_rope(const AttentionSpec& spec);
+bool has_separate_rope(const AttentionSpec& spec);
 /// Elements of a row of q and of k: qk_depth, or those before a rope part of its own.
 int depth_of_rows(const AttentionSpec& spec);
 
@@ -56,7 +56,7 @@ struct SpecFacts : AttentionSpec {
   bool upcasts_kv = false;         ///< K and V are e4m3, and Q is of 16 bits, which they become
   bool key_scales = false;         ///< each key has a scale of its own in K, and one in V
   bool pages_have_scales = false;  ///< and lie in pages, so that their scales have strides
-  bool own_rope = false;           ///< has_own_rope()
+  bool separate_rope = false;      ///< has_separate_rope()
   Dtype o_dtype = Dtype::kBf16;    ///< of O
   /// Custom code of the mask can be decided for whole KV tiles: the kernel lists those that it does
   /// not hide.

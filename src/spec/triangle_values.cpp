@@ -54,10 +54,10 @@ std::int64_t largest(const Form& form, Triangle triangle) {
   const auto& [key, row, both, far] = form.factors;
   const bool seen = triangle == Triangle::kSeen;
   const std::int64_t keys = std::int64_t{kMostLength} - 1, rows = keys - (seen ? 0 : 1);
-  const std::int64_t of_keys = std::max<std::int64_t>({key, seen ? far : 0, 0});
-  const std::int64_t of_rows = std::max<std::int64_t>({row, seen ? 0 : far, 0});
-  const std::int64_t at_end = both * rows + (keys - rows) * of_keys;
-  return form.constant + std::max(keys * of_keys + rows * of_rows, at_end);
+  const std::int64_t keys_end = std::max<std::int64_t>({key, seen ? far : 0, 0});
+  const std::int64_t rows_end = std::max<std::int64_t>({row, seen ? 0 : far, 0});
+  const std::int64_t at_end = both * rows + (keys - rows) * keys_end;
+  return form.constant + std::max(keys * keys_end + rows * rows_end, at_end);
 }
 std::int64_t smallest(const Form& form, Triangle triangle) {
   return -largest(plus({}, form, -1), triangle);

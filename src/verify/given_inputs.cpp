@@ -373,7 +373,7 @@ Result<Problem> given_problem(const AttentionSpec& spec, NamedTensors given,
   if (!problem) return problem;
   if (spec.merge) return unsupported("merge");
   if (spec.cache_format != CacheFormat::kPlain) return unsupported("cache_format");
-  if (has_own_rope(problem->spec)) return unsupported("rope_dtype");
+  if (has_separate_rope(problem->spec)) return unsupported("rope_dtype");
   Giver giver(std::move(given), *problem);
   if (Status s = giver.take_call(); !s) return std::move(s).error();
   if (Status s = giver.take_modifications(request); !s) return std::move(s).error();

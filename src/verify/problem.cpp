@@ -102,7 +102,7 @@ Status check_storage(const AttentionSpec& spec) {
     return make_error(ErrorCode::kUnsupported,
                       fmt::format("{}: verification lays out no such tensors", value), field);
   };
-  if (has_own_rope(spec) && spec.mla != Mla::kPrefill) {
+  if (has_separate_rope(spec) && spec.mla != Mla::kPrefill) {
     return unsupported("rope_dtype", to_string(*spec.rope_dtype));
   }
   if (spec.rope_gmem_dtype && spec.rope_gmem_dtype != spec.rope_dtype) {
@@ -149,7 +149,7 @@ double estimated_bytes(const Problem& problem, const std::vector<ParamArgument>&
   if (spec::materialized(spec.mask) != nullptr) {
     bytes += double(problem.batch) * heads * problem.max_q_len * problem.max_kv_len * 4.0;
   }
-  if (has_own_rope(spec)) {
+  if (has_separate_rope(spec)) {
     bytes +=
         (q_rows + kv_rows) * (spec.qk_depth - spec.ov_depth) * double(size_of(*spec.rope_dtype));
   }

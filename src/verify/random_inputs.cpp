@@ -401,7 +401,7 @@ class InputMaker {
       });
     }
     problem_.tensors["q"] = std::move(q);
-    if (has_own_rope(spec_)) problem_.tensors["q_rope"] = std::move(rope);
+    if (has_separate_rope(spec_)) problem_.tensors["q_rope"] = std::move(rope);
   }
 
   void keys_and_values() {
@@ -421,7 +421,7 @@ class InputMaker {
     }
     problem_.tensors["k"] = packs ? pack_dsv32(k, v) : std::move(k);
     problem_.tensors["v"] = std::move(v);
-    if (has_own_rope(spec_)) problem_.tensors["k_rope"] = std::move(rope);
+    if (has_separate_rope(spec_)) problem_.tensors["k_rope"] = std::move(rope);
   }
 
   void key_row(Tensor& k, Tensor& v, Tensor& rope, int b, int kv_idx) const {

@@ -222,7 +222,7 @@ class BlockWorker {
   /// A row of Q or K: of one tensor, or of two, the second of which has the rope part.
   void load_row(const char* name, const char* rope_name, std::int64_t row, std::int64_t rope_row,
                 double* values) const {
-    const int rope = has_own_rope(spec_) ? spec_.qk_depth - spec_.ov_depth : 0;
+    const int rope = has_separate_rope(spec_) ? spec_.qk_depth - spec_.ov_depth : 0;
     const int depth = spec_.qk_depth - rope;
     load_doubles(problem_.at(name), row * depth, depth, values);
     if (rope > 0) load_doubles(problem_.at(rope_name), rope_row * rope, rope, values + depth);

@@ -320,13 +320,13 @@ struct InterpretedMask : UntestedRows {
   /// many words. at(row, column) says where they stand.
   template <int kColumns, int kWords, class At, class Params>
   ATTNJIT_DEVICE static void columns(u32 (&words)[kWords], const At& at, const Params& p) {
-    constexpr int kOfRow = ceil_div(kColumns, 32);
-    static_assert(kWords % kOfRow == 0 && kColumns % kLanes == 0);
+    constexpr int kWordsPerRow = ceil_div(kColumns, 32);
+    static_assert(kWords % kWordsPerRow == 0 && kColumns % kLanes == 0);
     const StackCode& code = *p.stack_code;
     const StackArrays arrays = stack_arrays(p);
 #pragma unroll 1
     for (int word = 0; word < kWords; ++word) {
-      const int row = word / kOfRow, first = 32 * (word % kOfRow);
+      const int row = word / kWordsPerRow, first = 32 * (word % kWordsPerRow);
       const RowCoords coords(at(row, first));
       u32 visible = 0;
 #pragma unroll 1

@@ -29,11 +29,11 @@ struct RowMaxSum {
 };
 
 /// Both as one: what each is to be multiplied by to be relative to the same maximum.
-ATTNJIT_DEVICE RowMaxSum merge(RowMaxSum a, RowMaxSum b, float& of_a, float& of_b) {
+ATTNJIT_DEVICE RowMaxSum merge(RowMaxSum a, RowMaxSum b, float& a_factor, float& b_factor) {
   const float maximum = fmaxf(a.maximum, b.maximum);
-  of_a = exp2_approx(a.maximum - maximum);
-  of_b = exp2_approx(b.maximum - maximum);
-  return {a.sum * of_a + b.sum * of_b, maximum};
+  a_factor = exp2_approx(a.maximum - maximum);
+  b_factor = exp2_approx(b.maximum - maximum);
+  return {a.sum * a_factor + b.sum * b_factor, maximum};
 }
 
 /// Ends a row: what its output is to be multiplied by, and its natural LSE. A row that saw nothing
@@ -47,8 +47,8 @@ ATTNJIT_DEVICE float finish_row(RowMaxSum own, float sink, float& lse) {
   RowMaxSum total = own;
   float rescale = 1.0f;
   if constexpr (kSink) {
-    float of_sink;
-    total = merge(own, {1.0f, fminf(sink * kLog2e, largest_float())}, rescale, of_sink);
+    float sink_factor;
+    total = merge(own, {1.0f, fminf(sink * kLog2e, largest_float())}, rescale, sink_factor);
   }
   const RowMaxSum shown = Config::kLseIncludesSink ? total : own;
   lse = shown.sum == 0.0f ? -infinity() : fmaf(shown.maximum, kLn2, log2_approx(shown.sum) * kLn2);

@@ -124,14 +124,14 @@ ATTNJIT_DEVICE i64 packed_row(const Work& work, int head, int position,
   return row * arguments.num_q_heads + head;
 }
 
-/// Where a row of a work tile's part stands among all partial results. `of_tile`: which of the
+/// Where a row of a work tile's part stands among all partial results. `tile_row`: which of the
 /// tile's it is.
 template <class Config, class Work, class Arguments>
-ATTNJIT_DEVICE i64 part_row(const Work& work, int of_tile, int head, int position,
+ATTNJIT_DEVICE i64 part_row(const Work& work, int tile_row, int head, int position,
                             const Arguments& arguments) {
   if constexpr (cuts_tiles<Config>() || deals_ranges<Config>()) {
     if (has_slots<Config>(arguments)) {
-      return CutTable<Config::kTileM>::lse(worker<Config>(), is_first(work.partition), of_tile);
+      return CutTable<Config::kTileM>::lse(worker<Config>(), is_first(work.partition), tile_row);
     }
   }
   return work.partition * arguments.rows + packed_row<Config>(work, head, position, arguments);
@@ -140,19 +140,19 @@ ATTNJIT_DEVICE i64 part_row(const Work& work, int of_tile, int head, int positio
 /// Writes the LSE of such a row, if it is `real`; and with the first part of a cut tile which row
 /// that is.
 template <class Config, class Work, class Arguments>
-ATTNJIT_DEVICE void store_part_lse(const Work& work, int of_tile, bool real, int head, int position,
-                                   float lse, const Arguments& arguments) {
+ATTNJIT_DEVICE void store_part_lse(const Work& work, int tile_row, bool real, int head,
+                                   int position, float lse, const Arguments& arguments) {
   if (real) {
-    arguments.partial_lse[part_row<Config>(work, of_tile, head, position, arguments)] = lse;
+    arguments.partial_lse[part_row<Config>(work, tile_row, head, position, arguments)] = lse;
   }
   if constexpr (cuts_tiles<Config>() || deals_ranges<Config>()) {
     if (!has_slots<Config>(arguments) || !is_first(work.partition)) return;
     const CutTable<Config::kTileM> table{arguments.partitions};
     const int range = worker<Config>();
     u32* const words = reinterpret_cast<u32*>(arguments.partial_lse);
-    if (of_tile == 0) words[table.parts(range)] = static_cast<u32>(-work.partition);
+    if (tile_row == 0) words[table.parts(range)] = static_cast<u32>(-work.partition);
     if (real) {
-      words[table.row(range, of_tile)] =
+      words[table.row(range, tile_row)] =
           static_cast<u32>(lse_row<Config>(work, head, position, arguments));
     }
   }

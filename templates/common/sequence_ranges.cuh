@@ -275,8 +275,9 @@ struct SequenceRangeList : SequenceRanges<Config, Mask, Arguments, Params> {
   /// Passes over uniform splits of sequences that have no rows.
   ATTNJIT_DEVICE void pass_over() {
     if constexpr (Config::kRagged) {
-      const int of_sequence = left * this->tiles();
-      while (!done() && this->rows(quotient(begin, of_sequence)) == 0) begin += workers<Config>();
+      const int sequence_units = left * this->tiles();
+      while (!done() && this->rows(quotient(begin, sequence_units)) == 0)
+        begin += workers<Config>();
     }
   }
 

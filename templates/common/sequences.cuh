@@ -115,8 +115,8 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
       work.partition = kWhole;
     } else if constexpr (Config::kSplit) {
       const PartRange parts = parts_of<Config, Mask>(work.lengths, arguments, params);
-      const int of_part = Tiling::tiles(work.lengths.q, arguments) * Tiling::heads(arguments);
-      const int inner = Tiling::kPartsOutside ? of_part : parts.count();
+      const int part_tiles = Tiling::tiles(work.lengths.q, arguments) * Tiling::heads(arguments);
+      const int inner = Tiling::kPartsOutside ? part_tiles : parts.count();
       const int outer_place = quotient(tile, inner);
       const int inner_place = tile - outer_place * inner;
       tile = Tiling::kPartsOutside ? inner_place : outer_place;

@@ -22,12 +22,12 @@ struct TileDescriptor {
 
   /// In the place of a third group, which the rows of a map's list have not: the tile is of a block
   /// that is seen whole, so that the mask is not asked where it ends past the keys.
-  ATTNJIT_DEVICE bool of_whole_block() const { return (word >> 4 & 1u) != 0; }
+  ATTNJIT_DEVICE bool in_whole_block() const { return (word >> 4 & 1u) != 0; }
 
   ATTNJIT_DEVICE void add(int group, bool seen, bool full) {
     word |= (static_cast<u32>(seen) | static_cast<u32>(full) << 1) << 2 * group;
   }
-  ATTNJIT_DEVICE void set_of_whole_block(bool of) { word |= static_cast<u32>(of) << 4; }
+  ATTNJIT_DEVICE void set_in_whole_block(bool of) { word |= static_cast<u32>(of) << 4; }
   ATTNJIT_DEVICE void set_tile(int tile) { word |= static_cast<u32>(tile) << 2 * kMaxGroups; }
 };
 

@@ -39,20 +39,20 @@ ATTNJIT_DEVICE WorkRange find_range(const Arguments& arguments, const Params& pa
 #pragma unroll 1
   for (int rank = begin; rank < end; ++rank) own += units(rank);
   const int through = warp_sum_through(own, lane);
-  const int of_head = __shfl_sync(kAll, through, 31);
-  const int all = quotient(arguments.total_tiles, arguments.m_tiles) * of_head;
+  const int head_units = __shfl_sync(kAll, through, 31);
+  const int all = quotient(arguments.total_tiles, arguments.m_tiles) * head_units;
 
   WorkRange range;
   range.length = quotient(all + workers<Config>() - 1, workers<Config>());
   range.first = worker<Config>() * range.length;
   range.units = min(all - range.first, range.length);
-  range.head = quotient(range.first, of_head);
-  const int place = range.first - range.head * of_head;
+  range.head = quotient(range.first, head_units);
+  const int place = range.first - range.head * head_units;
   int cut = place - (through - own), rank = begin;
   const bool mine = cut >= 0 && place < through;
   if (mine) {
 #pragma unroll 1
-    for (int of_tile; cut >= (of_tile = units(rank)); ++rank) cut -= of_tile;
+    for (int tile_units; cut >= (tile_units = units(rank)); ++rank) cut -= tile_units;
   }
   clear_table<Config>(arguments, lane);
   const int finder = __ffs(static_cast<int>(__ballot_sync(kAll, mine))) - 1;

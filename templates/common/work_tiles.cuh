@@ -146,8 +146,8 @@ ATTNJIT_DEVICE int page_of(int key, int count, const Sees& sees, const WorkTile&
 template <class Config>
 ATTNJIT_DEVICE int head_of_row(int row) {
   if constexpr (packs_units<Config>()) {
-    const int of_unit = row & (kConsumerRows - 1);
-    return of_unit - quotient(of_unit, Config::kGroup) * Config::kGroup;
+    const int unit_row = row & (kConsumerRows - 1);
+    return unit_row - quotient(unit_row, Config::kGroup) * Config::kGroup;
   } else {
     const int head = row & ((1 << Config::kGqaShift) - 1);
     return kRowsWithoutHead<Config> ? min(head, Config::kGroup - 1) : head;
@@ -283,12 +283,12 @@ ATTNJIT_DEVICE int groups_of(int rows) {
 
 /// The tile of a rank among those of a head, heads counted over the whole batch.
 template <class Config, class Mask, class Arguments, class Params>
-ATTNJIT_DEVICE WorkTile tile_of_head(int of_heads, int rank, const Arguments& arguments,
+ATTNJIT_DEVICE WorkTile tile_of_head(int batch_head, int rank, const Arguments& arguments,
                                      const Params& params) {
   const int heads_of_batch = packs_of<Config>(arguments.num_q_heads);
   WorkTile work;
-  work.batch = quotient(of_heads, heads_of_batch);
-  work.head = first_head_of<Config>(of_heads - work.batch * heads_of_batch);
+  work.batch = quotient(batch_head, heads_of_batch);
+  work.head = first_head_of<Config>(batch_head - work.batch * heads_of_batch);
   if constexpr (cuts_tiles<Config>()) work.partition = kWhole;
   const int past_first = max(rank + 1 - arguments.first_tiles, 0);
   const int past_second = max(rank + 1 - arguments.second_tiles, 0);
@@ -380,13 +380,13 @@ struct StaticScheduler {
     if constexpr (kParts) {
       if (split()) return tile_of_part();
     }
-    int of_heads, rank;
+    int batch_head, rank;
     if (pairs()) {
       const int pairs = pairs_of_head();
       bool shorter = second;
       if (unit < arguments.paired_units) {
-        of_heads = quotient(unit, pairs);
-        rank = unit - of_heads * pairs;
+        batch_head = quotient(unit, pairs);
+        rank = unit - batch_head * pairs;
       } else {
         // The pairs left are those from `begun` on of one head, and all those of later heads.
         const int head = quotient(arguments.paired_units, pairs);
@@ -398,20 +398,20 @@ struct StaticScheduler {
         int item = shorter ? 2 * left - 1 - place : place;
         const bool only_later = item < begun * later_heads;
         if (!only_later) item -= begun * later_heads;
-        const int of_rank = only_later ? later_heads : later_heads + 1;
-        rank = quotient(item, of_rank);
-        of_heads = item - rank * of_rank + (only_later ? head + 1 : head);
+        const int rank_size = only_later ? later_heads : later_heads + 1;
+        rank = quotient(item, rank_size);
+        batch_head = item - rank * rank_size + (only_later ? head + 1 : head);
         if (!only_later) rank += begun;
       }
       if (shorter) rank = 2 * pairs - 1 - rank;
     } else if (arguments.first_tiles < arguments.m_tiles) {
       rank = quotient(unit, heads());
-      of_heads = unit - rank * heads();
+      batch_head = unit - rank * heads();
     } else {
-      of_heads = quotient(unit, arguments.m_tiles);
-      rank = unit - of_heads * arguments.m_tiles;
+      batch_head = quotient(unit, arguments.m_tiles);
+      rank = unit - batch_head * arguments.m_tiles;
     }
-    return tile_of_head<Config, Mask>(of_heads, rank, arguments, params);
+    return tile_of_head<Config, Mask>(batch_head, rank, arguments, params);
   }
 
  private:
@@ -425,8 +425,8 @@ struct StaticScheduler {
   ATTNJIT_DEVICE WorkTile tile_of_part() const {
     const PartRange parts = this->parts();
     const int tile = quotient(unit, parts.count());
-    const int of_heads = quotient(tile, arguments.m_tiles);
-    WorkTile work = tile_of_head<Config, Mask>(of_heads, tile - of_heads * arguments.m_tiles,
+    const int batch_head = quotient(tile, arguments.m_tiles);
+    WorkTile work = tile_of_head<Config, Mask>(batch_head, tile - batch_head * arguments.m_tiles,
                                                arguments, params);
     work.partition = parts.begin + unit - tile * parts.count();
     return part_of<Config>(work, arguments);

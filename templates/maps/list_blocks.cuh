@@ -139,7 +139,7 @@ struct BlockRow {
 #pragma unroll 1
         for (int word = 0; word < kRowWords; ++word) {
           c.kv_idx = strip.kv_idx.lo + quad_column(lane) + 2 * word;
-          u32 of_row = 0;
+          u32 row_bits = 0;
           // NOTE: four rows at a time, whose reads run together. What is said of rows past the last
           // plays no part; a second loop for what is left of a fourth would be compile time.
 #pragma unroll 1
@@ -149,16 +149,16 @@ struct BlockRow {
               c.q_idx = strip.q_idx.lo + i;
               const bool visible = Mask::visible(Mask::row_test(c, params), c, params);
               const u32 bits = __ballot_sync(kAll, visible);
-              if (lane == i) of_row = bits;
+              if (lane == i) row_bits = bits;
             }
           }
           const u32 keys = keys_of(strip, word);
-          seen |= (of_row & keys) != 0;
-          hidden |= (~of_row & keys) != 0;
+          seen |= (row_bits & keys) != 0;
+          hidden |= (~row_bits & keys) != 0;
           // NOTE: turned by a word each time around: an index would put them into local memory.
 #pragma unroll
           for (int i = 0; i + 1 < kRowWords; ++i) words[i] = words[i + 1];
-          words[kRowWords - 1] = of_row;
+          words[kRowWords - 1] = row_bits;
         }
         if (!kept && __any_sync(kAll, seen) && __any_sync(kAll, hidden)) return kMixed;
       }
@@ -334,11 +334,11 @@ struct BlockRow {
   ATTNJIT_DEVICE void make(int number) {
     using Sequences = SequenceLengths<Config, Config::kLengthsDiffer, Arguments>;
     const Sequences sequences{arguments};
-    const int of_heads = quotient(number, arguments.map_q_blocks);
-    const int block_row = number - of_heads * arguments.map_q_blocks;
+    const int batch_map = quotient(number, arguments.map_q_blocks);
+    const int block_row = number - batch_map * arguments.map_q_blocks;
     const Heads heads = this->heads();
-    row.b = quotient(of_heads, heads.maps);
-    const int first_head = (of_heads - row.b * heads.maps) * heads.sharing;
+    row.b = quotient(batch_map, heads.maps);
+    const int first_head = (batch_map - row.b * heads.maps) * heads.sharing;
     row.h = {first_head, first_head + heads.asked - 1};
     row.kv_h = first_head / Config::kGroup;
     row.q_len = sequences.rows(row.b);

@@ -39,15 +39,16 @@ ATTNJIT_DEVICE void mark(ListedChunk<Config>& chunk, const BlockEntries& list, u
   }
 }
 
-/// Keeps what is known of those that are seen in part, of which `of_row` has the descriptors. NOTE:
-/// a block may be named twice.
+/// Keeps what is known of those that are seen in part, of which `row_descriptors` has the
+/// descriptors. NOTE: a block may be named twice.
 template <class Config>
 ATTNJIT_DEVICE void describe(ListedChunk<Config>& chunk, const BlockEntries& list,
-                             const int* of_row, int row, int first) {
+                             const int* row_descriptors, int row, int first) {
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < list.count; i += Config::kThreads) {
     const u32 place = static_cast<u32>(list.entries[i]) - static_cast<u32>(first);
-    if (place < kListChunk) atomicMin(&chunk.descriptors[row][place], static_cast<u32>(of_row[i]));
+    if (place < kListChunk)
+      atomicMin(&chunk.descriptors[row][place], static_cast<u32>(row_descriptors[i]));
   }
 }
 

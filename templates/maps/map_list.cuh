@@ -108,7 +108,7 @@ struct MapList {
     }
     if (made.is_tile()) {
       made.set_tile(tile);
-      made.set_of_whole_block(in_whole);
+      made.set_in_whole_block(in_whole);
     }
     if constexpr (Descriptor::kHasBits) {
       if (has_bits) made.bits = known.place() + 1;

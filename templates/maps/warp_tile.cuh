@@ -35,13 +35,13 @@ ATTNJIT_DEVICE UintRange no_range_like(u32) { return {~0u, 0u}; }
 ATTNJIT_DEVICE FloatRange no_range_like(float) { return {infinity(), -infinity(), false}; }
 
 /// The hull of the lanes' ranges, in every lane.
-ATTNJIT_DEVICE IntRange of_warp(IntRange a) {
+ATTNJIT_DEVICE IntRange warp_hull(IntRange a) {
   return {__reduce_min_sync(kAll, a.lo), __reduce_max_sync(kAll, a.hi)};
 }
-ATTNJIT_DEVICE UintRange of_warp(UintRange a) {
+ATTNJIT_DEVICE UintRange warp_hull(UintRange a) {
   return {__reduce_min_sync(kAll, a.lo), __reduce_max_sync(kAll, a.hi)};
 }
-ATTNJIT_DEVICE FloatRange of_warp(FloatRange a) {
+ATTNJIT_DEVICE FloatRange warp_hull(FloatRange a) {
 #pragma unroll
   for (int lanes = 1; lanes < 32; lanes *= 2) {
     a = hull(a, FloatRange{__shfl_xor_sync(kAll, a.lo, lanes), __shfl_xor_sync(kAll, a.hi, lanes),
@@ -69,7 +69,7 @@ ATTNJIT_DEVICE auto range_of_elements(u32 count, int lane, Element element) {
   if constexpr (requires { all.nan; }) {
     if (__any_sync(kAll, all.nan)) return any_float();
   }
-  return of_warp(all);
+  return warp_hull(all);
 }
 
 template <class Array>

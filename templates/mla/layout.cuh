@@ -20,19 +20,19 @@ constexpr int kTileCopyWarps = Config::kLoadsApart ? kVLoadWarp : kRowCopyWarps;
 
 /// A row of K is the latent part, which is V too, and behind it the rope's. Q and K lie in blocks
 /// of columns (common/blocks.cuh): [block][row]. Of head_dim above 256 V is a tensor of its own
-/// (Config::kOwnV): its blocks follow K's in a stage, and K has no rope part.
+/// (Config::kSeparateV): its blocks follow K's in a stage, and K has no rope part.
 template <class Config>
 struct TilesOf {
   static_assert(Config::kOvDepth % kBlockColumns == 0 && Config::kOvDepth >= kBlockColumns &&
                     Config::kOvDepth <= 512,
                 "the latent part is whole blocks, of which O of 64 rows has room for eight");
   static_assert(Config::kQkDepth == Config::kOvDepth ||
-                    (!Config::kOwnV && Config::kQkDepth == Config::kOvDepth + kBlockColumns),
+                    (!Config::kSeparateV && Config::kQkDepth == Config::kOvDepth + kBlockColumns),
                 "the rope's part is a block, or there is none");
   static_assert(Config::kTileM == Config::kCluster * kConsumerRows && Config::kTileN == 64,
                 "a CTA's tile is 64 rows and 64 keys");
   static_assert(Config::kGqaShift <= 7 && ((1 << Config::kGqaShift) >= Config::kGroup ||
-                                           (Config::kOwnV && Config::kGqaShift == 0)),
+                                           (Config::kSeparateV && Config::kGqaShift == 0)),
                 "a row is position << kGqaShift | head, or all rows are of one head");
   static_assert(Config::kRowCopies ||
                     (Config::kTileN % Config::kBoxKeys == 0 && Config::kBoxKeys % 8 == 0),
@@ -42,14 +42,16 @@ struct TilesOf {
   static constexpr int kOvBlocks = Config::kOvDepth / kBlockColumns;
   static constexpr int kRopeBlocks = kQkBlocks - kOvBlocks;
   /// Those of a stage: K's, and from the first of V on V's.
-  static constexpr int kFirstOfV = Config::kOwnV ? kQkBlocks : 0;
-  static constexpr int kStageBlocks = Config::kOwnV ? kQkBlocks + kOvBlocks : kQkBlocks;
+  static constexpr int kFirstOfV = Config::kSeparateV ? kQkBlocks : 0;
+  static constexpr int kStageBlocks = Config::kSeparateV ? kQkBlocks + kOvBlocks : kQkBlocks;
   /// Blocks of O in each of its halves. Of an odd number both have the one in the middle, and the
   /// first writes it.
-  static constexpr int kOwnBlocks = ceil_div(kOvBlocks, 2);
+  static constexpr int kHalfBlocks = ceil_div(kOvBlocks, 2);
   static constexpr bool kSharedBlock = kOvBlocks % 2 != 0;
   /// The first of a half's blocks.
-  ATTNJIT_DEVICE static int first_block(int half) { return half == 0 ? 0 : kOvBlocks - kOwnBlocks; }
+  ATTNJIT_DEVICE static int first_block(int half) {
+    return half == 0 ? 0 : kOvBlocks - kHalfBlocks;
+  }
   /// The order in which a tile's blocks are loaded and multiplied: the rope's first, which is
   /// released first.
   static constexpr int block_at(int i) { return i < kRopeBlocks ? kOvBlocks + i : i - kRopeBlocks; }
@@ -110,11 +112,11 @@ struct TilesOf {
                      Config::kWorkOffset >= Config::kListedOffset + 16 * Config::kStages),
                 "a tile's rows are of one position, and its keys are of one list");
   static_assert(Config::kSlots == Config::kStages ||
-                    (Config::kOwnV && Config::kSlots == 1 && Config::kStages == 2),
+                    (Config::kSeparateV && Config::kSlots == 1 && Config::kStages == 2),
                 "each stage has memory, or two take turns with it");
-  static_assert(Config::kOwnV || !Config::kLoadsApart, "V of K's memory is loaded with K");
+  static_assert(Config::kSeparateV || !Config::kLoadsApart, "V of K's memory is loaded with K");
   static_assert(Config::kStageLoaders == 1 ||
-                    (Config::kStageLoaders == 2 && !Config::kOwnV && !Config::kRowCopies &&
+                    (Config::kStageLoaders == 2 && !Config::kSeparateV && !Config::kRowCopies &&
                      Config::kCluster == 1 && Config::kStages % 2 == 0),
                 "a warp alone loads, or two of them every second stage each");
   static_assert(!Config::kStashesCursors ||
@@ -182,7 +184,7 @@ struct TileMemory : CtaMemory<Config> {
 /// The key-value head of a query head; absorbed MLA has one.
 template <class Config>
 ATTNJIT_DEVICE int kv_head_of(int head) {
-  return Config::kOwnV ? head / Config::kGroup : 0;
+  return Config::kSeparateV ? head / Config::kGroup : 0;
 }
 
 /// Where a row of a work tile belongs.

@@ -13,7 +13,7 @@ namespace attnjit::mla {
 template <class Config>
 struct ListTiling : SequenceTiling<Config> {
   static constexpr bool kKvLens = Config::kTopk == 0;
-  static constexpr bool kPartsOutside = !Config::kOwnV;
+  static constexpr bool kPartsOutside = !Config::kSeparateV;
 };
 
 /// Finds the rows that a list names. A place of the list is a key.

@@ -35,7 +35,7 @@ struct BoxCopies {
     // NOTE: K of absorbed MLA is evicted first although other tiles of the sequence read it, too:
     // they do so at the same time, if a round has room for them. Kept longer, launches took up to
     // 5 % more time (docs/performance-mla.md).
-    const int at_once = Config::kOwnV ? 1 : workers<Config>();
+    const int at_once = Config::kSeparateV ? 1 : workers<Config>();
     policy = kv_policy(kWholeGroups && q_len << Config::kGqaShift <= Config::kTileM * at_once);
   }
 
@@ -70,7 +70,7 @@ struct BoxCopies {
   /// V where that has no tensor of its own.
   template <bool kIsV = false>
   ATTNJIT_DEVICE void load(int tile, int place) {
-    constexpr bool kHasV = kIsV || !Config::kOwnV;
+    constexpr bool kHasV = kIsV || !Config::kSeparateV;
     constexpr int kFirst = kIsV ? Tiles::kFirstOfV : 0;
     const int stage = ring.stage;
     if (Config::kStageLoaders > 1 && stage % Config::kStageLoaders != loader) {
@@ -299,7 +299,7 @@ struct Producer {
           copies.finish_tail();
         }
         // NOTE: behind Q and the tail, which what is waited for here waits for.
-        if constexpr (Config::kOwnV) copies.template load<true>(tile, place_of_v);
+        if constexpr (Config::kSeparateV) copies.template load<true>(tile, place_of_v);
       }
     }
     if constexpr (!Config::kLoadsApart) copies.finish_tail();
@@ -345,7 +345,7 @@ ATTNJIT_DEVICE void begin_cta(const Memory& smem, const Arguments& arguments) {
   check_alignment(smem.base);
   prefetch_tensor_map(arguments.q_map);
   if constexpr (!Config::kRowCopies) prefetch_tensor_map(arguments.k_map);
-  if constexpr (!Config::kRowCopies && Config::kOwnV) prefetch_tensor_map(arguments.v_map);
+  if constexpr (!Config::kRowCopies && Config::kSeparateV) prefetch_tensor_map(arguments.v_map);
 }
 
 /// Waits for the threads of the CTA, and of a cluster for those of both CTAs, whose barriers hear

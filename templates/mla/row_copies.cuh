@@ -106,7 +106,8 @@ struct RowCopies {
   ATTNJIT_DEVICE void load(int tile, int place) {
     if constexpr (kIsV) return load_v(tile, place);
     const unsigned char* tensor = arguments.k;
-    if constexpr (Config::kOwnV) tensor += kv_head_of<Config>(work.head) * arguments.k_head_bytes;
+    if constexpr (Config::kSeparateV)
+      tensor += kv_head_of<Config>(work.head) * arguments.k_head_bytes;
     Sources sources;
     aim(sources, tensor, offset_of(tile, place));
     // NOTE: unrolled, ptxas spilled 8 bytes at each block in pages of one row and of two. Lists
@@ -116,7 +117,7 @@ struct RowCopies {
       const int block = Tiles::block_at(i);
       copy_block(sources, block, block * kBlockColumns, i == 0, place);
     }
-    if constexpr (!Config::kOwnV || Config::kLoadsApart) ring.advance(Config::kStages);
+    if constexpr (!Config::kSeparateV || Config::kLoadsApart) ring.advance(Config::kStages);
   }
   ATTNJIT_DEVICE void load_v(int tile, int place) {
     const i64 offset = place < 0 ? -1 : Rows::offset_in_v(key_of(tile), place, arguments);

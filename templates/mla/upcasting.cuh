@@ -41,7 +41,7 @@ struct UpcastCopies {
   using Tiles = TilesOf<Config>;
   using Row = NarrowRow<Config>;
   using Copies = RowCopies<Config, Mask, Arguments>;
-  static constexpr int kOwnRows = 2;  // of a lane
+  static constexpr int kLaneRows = 2;  // of a lane
   static constexpr bool kForPeer = Tiles::kUpcastsForPeer;
   static constexpr int kPair = 2;                             ///< blocks whose e4m3 lie in one
   static constexpr int kTurn = kForPeer ? 2 * kPair : kPair;  ///< from pair to pair of blocks
@@ -53,14 +53,14 @@ struct UpcastCopies {
   static constexpr int kRopeBlocks = Row::kScaled ? 0 : Tiles::kRopeBlocks;  ///< upcast, first
   /// This CTA has as many blocks of either half.
   static constexpr bool kHalves = kRopeBlocks == 0 && kBlocks % (2 * kPair) == 0;
-  static_assert(Copies::kRows == 8 * kOwnRows, "a warp's 16 rows are two of each four lanes");
+  static_assert(Copies::kRows == 8 * kLaneRows, "a warp's 16 rows are two of each four lanes");
   static_assert(Row::kBytes == Config::kKeyRowBytes, "the plan has strides of such rows");
   /// NOTE: where the places of e4m3 are no constants, a lane that finds work by itself has no
   /// registers for two rows either, and would spill 32 to 104 bytes. Others took 4 to 6 % more time
   /// as a loop.
   static constexpr bool kUnrollRows = kHalves || deals_ranges<Config>() || Tiles::kOvBlocks <= 4 ||
                                       (Config::kTopk > 0 && !Config::kRagged);
-  using Part = u32[kOwnRows][4];
+  using Part = u32[kLaneRows][4];
 
   static constexpr int kScales = Row::kScaled ? kPairs : 1;
   /// All that a row has are loaded at once. NOTE: one by one their addresses would be spilled.
@@ -126,7 +126,7 @@ struct UpcastCopies {
     const int half = Tiles::free_half(at.stage);
     if constexpr (kHalves) {
       const int own = i % kFirstRaw;
-      return (half ^ (i < kFirstRaw)) * Tiles::kOwnBlocks + (kForPeer ? kPair * cta : 0) + own;
+      return (half ^ (i < kFirstRaw)) * Tiles::kHalfBlocks + (kForPeer ? kPair * cta : 0) + own;
     } else {
       if (i < kRopeBlocks) return Tiles::kOvBlocks + i;
       return Tiles::from_half(i - kRopeBlocks, 1 - half);
@@ -224,14 +224,14 @@ struct UpcastCopies {
     }
     const u32 place = raw_place(row, chunk);
     if constexpr (kHalves) {
-      constexpr int kOfHalf = kPairs / 2;
+      constexpr int kHalfPairs = kPairs / 2;
       if constexpr (kForPeer) from += kPair * cta * kBlockColumns;
 #pragma unroll
       for (int j = 0; j < kPairs; ++j) {
-        const int half = j / kOfHalf;
-        const int pair = (half == Tiles::free_half(at.stage)) * kOfHalf + j % kOfHalf;
+        const int half = j / kHalfPairs;
+        const int pair = (half == Tiles::free_half(at.stage)) * kHalfPairs + j % kHalfPairs;
         copy(raw(at, pair), place,
-             (half * Tiles::kOwnBlocks + kPair * (j % kOfHalf)) * kBlockColumns);
+             (half * Tiles::kHalfBlocks + kPair * (j % kHalfPairs)) * kBlockColumns);
       }
     } else {
       const int second = static_cast<int>(chunk / 4);  // of a pair the lane has 16 bytes of this
@@ -270,15 +270,15 @@ struct UpcastCopies {
         raw(ring, pair) + lane / 4 * kBlockRowBytes + (raw_place(lane / 4, lane % 4) << 4);
     load_part(parts[0], from);
     if (both) load_part(parts[1], from ^ 4 << 4);
-    float of_rows[kOwnRows];
+    float row_scales[kLaneRows];
 #pragma unroll
-    for (int row = 0; row < kOwnRows; ++row) {
-      of_rows[row] = Row::kScaled ? __shfl_sync(0xffffffffu, scale, 8 * row + lane / 4) : 1.0f;
+    for (int row = 0; row < kLaneRows; ++row) {
+      row_scales[row] = Row::kScaled ? __shfl_sync(0xffffffffu, scale, 8 * row + lane / 4) : 1.0f;
     }
     // What was read may be written over, by any of the lanes.
     __syncwarp();
-    store_block(parts[0], of_rows, block_at(ring, first), place);
-    if (both) store_block(parts[1], of_rows, block_at(ring, first + 1), place);
+    store_block(parts[0], row_scales, block_at(ring, first), place);
+    if (both) store_block(parts[1], row_scales, block_at(ring, first + 1), place);
     // NOTE: here, and not behind the waits: products and copies to the other CTA read through the
     // async proxy.
     fence_proxy_async_shared();
@@ -291,19 +291,19 @@ struct UpcastCopies {
 
   ATTNJIT_DEVICE void load_part(Part& to, u32 from) const {
 #pragma unroll
-    for (int own = 0; own < kOwnRows; ++own) {
+    for (int own = 0; own < kLaneRows; ++own) {
       load_shared_v4(from + 8 * own * kBlockRowBytes, to[own]);
     }
   }
 
-  ATTNJIT_DEVICE void store_block(const Part& part, const float (&of_rows)[kOwnRows], int block,
+  ATTNJIT_DEVICE void store_block(const Part& part, const float (&row_scales)[kLaneRows], int block,
                                   int place) const {
     if constexpr (Config::kTopk > 0 && !Row::kScaled) {
       if (block == Tiles::block_at(0)) {
         store_listed<Config>(rows.smem, ring.stage, rows.warp, rows.lane, place);
       }
     }
-    store_part(part, of_rows, rows_of(ring, block));
+    store_part(part, row_scales, rows_of(ring, block));
   }
   /// Says that the warp's rows of a block are stored. A thread.
   ATTNJIT_DEVICE void signal_full(int block) const {
@@ -325,18 +325,19 @@ struct UpcastCopies {
   }
 
   /// NOTE: one half of 16 e4m3 after the other, for registers.
-  ATTNJIT_DEVICE void store_part(const Part& part, const float (&of_rows)[kOwnRows], u32 to) const {
+  ATTNJIT_DEVICE void store_part(const Part& part, const float (&row_scales)[kLaneRows],
+                                 u32 to) const {
     const u32 lane = static_cast<u32>(rows.lane);
     to += lane / 4 * kBlockRowBytes;
     const u32 first = (2 * (lane % 4) ^ lane / 4) << 4;
 #pragma unroll
-    for (int row = 0; row < kOwnRows; ++row) {
+    for (int row = 0; row < kLaneRows; ++row) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         u32 wide[4];
 #pragma unroll
         for (int word = 0; word < 2; ++word) {
-          upcast(part[row][2 * half + word], of_rows[row], wide[2 * word], wide[2 * word + 1]);
+          upcast(part[row][2 * half + word], row_scales[row], wide[2 * word], wide[2 * word + 1]);
         }
         store_shared_v4(to + 8 * row * kBlockRowBytes + (first ^ half << 4), wide[0], wide[1],
                         wide[2], wide[3]);

@@ -191,7 +191,7 @@ ATTNJIT_DEVICE void for_rows(long long begin, long long step, int lane, const Ar
   }
   for (long long first = begin; first < rows; first += slots ? 32 * step : step) {
     u32 left = 1;
-    [[maybe_unused]] int range = 0, row_of_tile = 0, own_parts = 0, number = -1;
+    [[maybe_unused]] int range = 0, row_of_tile = 0, lane_parts = 0, number = -1;
     if constexpr (deals_ranges<Config>() || cuts_tiles<Config>()) {
       if (slots) {
         const CutTable<Config::kTileM> table{arguments.partitions};
@@ -201,7 +201,7 @@ ATTNJIT_DEVICE void for_rows(long long begin, long long step, int lane, const Ar
           row_of_tile = quotient(own, arguments.partitions);
           const int turned = own + row_of_tile;
           range = turned - quotient(turned, arguments.partitions) * arguments.partitions;
-          own_parts = static_cast<int>(words[table.parts(range)]);
+          lane_parts = static_cast<int>(words[table.parts(range)]);
           number = static_cast<int>(words[table.row(range, row_of_tile)]);
         }
         left = __ballot_sync(0xffffffffu, number >= 0);
@@ -216,10 +216,10 @@ ATTNJIT_DEVICE void for_rows(long long begin, long long step, int lane, const Ar
         if (slots) {
           const int from = __ffs(static_cast<int>(left)) - 1;
           const int its_range = __shfl_sync(0xffffffffu, range, from);
-          const int of_tile = __shfl_sync(0xffffffffu, row_of_tile, from);
+          const int tile_row = __shfl_sync(0xffffffffu, row_of_tile, from);
           using Table = CutTable<Config::kTileM>;
-          parts = {__shfl_sync(0xffffffffu, own_parts, from), Config::kTileM,
-                   Table::lse(its_range, false, of_tile),
+          parts = {__shfl_sync(0xffffffffu, lane_parts, from), Config::kTileM,
+                   Table::lse(its_range, false, tile_row),
                    Table::lse(team_of<Config>(arguments), false, 0)};
         }
       }
@@ -311,14 +311,14 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
 #pragma unroll 1
         for (int first = 0; first < parts; first += 32) {
           const int own = first + lane;
-          const float own_factor = weights.factor(first == 0 ? first_lse : lse_of(own));
+          const float lane_factor = weights.factor(first == 0 ? first_lse : lse_of(own));
           // NOTE: where an LSE is NaN all factors are, also those of lanes that have no part.
-          u32 left = __ballot_sync(0xffffffffu, own < parts && own_factor != 0.0f);
+          u32 left = __ballot_sync(0xffffffffu, own < parts && lane_factor != 0.0f);
           if constexpr (kEarly > 0) {
             if (first == 0) {
 #pragma unroll
               for (int i = 0; i < kEarly; ++i) {
-                const float factor = __shfl_sync(0xffffffffu, own_factor, i);
+                const float factor = __shfl_sync(0xffffffffu, lane_factor, i);
                 if ((left >> i & 1) != 0) add(factor, first_pairs[i]);
               }
               left &= ~(0xffffffffu >> (32 - kEarly));
@@ -330,7 +330,7 @@ ATTNJIT_DEVICE void merge_rows(const Arguments& arguments) {
 #pragma unroll
             for (int i = 0; i < kBatch; ++i) {
               const int part = left != 0 ? __ffs(static_cast<int>(left)) - 1 : 0;
-              const float its_factor = __shfl_sync(0xffffffffu, own_factor, part);
+              const float its_factor = __shfl_sync(0xffffffffu, lane_factor, part);
               factor[i] = left != 0 ? its_factor : 0.0f;
               left &= left - 1;
               load(pairs[i], first + part, factor[i] != 0.0f);
@@ -404,9 +404,9 @@ ATTNJIT_DEVICE void merge_staged_rows(const Arguments& arguments) {
         FloatPair merged = {};
 #pragma unroll 1
         for (int first = 0; first < parts; first += 32) {
-          const float own_factor = weights.factor(first == 0 ? first_lse : lse_of(first + lane));
+          const float lane_factor = weights.factor(first == 0 ? first_lse : lse_of(first + lane));
           // NOTE: where an LSE is NaN all factors are, also those of lanes that have no part.
-          u32 left = __ballot_sync(0xffffffffu, first + lane < parts && own_factor != 0.0f);
+          u32 left = __ballot_sync(0xffffffffu, first + lane < parts && lane_factor != 0.0f);
           if (first > 0 || !all_count) {
             if (first > 0) __syncthreads();  // all have read what is to be written over
             const u32 wanted = left;
@@ -419,7 +419,7 @@ ATTNJIT_DEVICE void merge_staged_rows(const Arguments& arguments) {
           for (int from = 0; left != 0; from += kTogether, left >>= kTogether) {
 #pragma unroll
             for (int i = 0; i < kTogether; ++i) {
-              const float factor = __shfl_sync(0xffffffffu, own_factor, from + i);
+              const float factor = __shfl_sync(0xffffffffu, lane_factor, from + i);
               if ((left >> i & 1) == 0 || thread >= kWords) continue;
               u32 a, b;
               load_shared_v2(memory + 8 * ((from + i) * kWords + thread), a, b);

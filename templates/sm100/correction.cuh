@@ -196,19 +196,19 @@ ATTNJIT_DEVICE void write_partial(float* row, int column, const float (&o)[16]) 
 
 /// Ends a row of a partition, whose sink is the merge's: writes its LSE, and returns what its
 /// output is to be multiplied by. `partial`: where that goes; nowhere if the row saw no key.
-/// `of_tile`: which of the work tile's rows it is.
+/// `tile_row`: which of the work tile's rows it is.
 template <class Config, class Mask, class Arguments, class Params>
-ATTNJIT_DEVICE float finish_part(const WorkTile& work, int of_tile, int head, int position,
+ATTNJIT_DEVICE float finish_part(const WorkTile& work, int tile_row, int head, int position,
                                  RowMaxSum own, float*& partial, const Arguments& arguments,
                                  const Params& params) {
   float lse;
   const float scale = finish_row<Config, false>(own, 0.0f, lse);
   const bool real = position < work.q_len;
-  store_part_lse<Config>(work, of_tile, real, head, position, lse, arguments);
+  store_part_lse<Config>(work, tile_row, real, head, position, lse, arguments);
   partial = nullptr;
   if (real && lse != -infinity()) {
     partial = arguments.partial_o +
-              part_row<Config>(work, of_tile, head, position, arguments) * Config::kOvDepth;
+              part_row<Config>(work, tile_row, head, position, arguments) * Config::kOvDepth;
   }
   if constexpr (Config::kPartitionTiles > 0) {
     const PartRange parts = parts_of<Config, Mask>({work.q_len, work.kv_len}, arguments, params);
@@ -341,7 +341,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
 
     const WorkTile work = list.again(begun);
     // NOTE: opaque: what is made of the row here would be kept from one work tile to the next.
-    const int own_row = static_cast<int>(opaque(static_cast<u32>(row)));
+    const int thread_row = static_cast<int>(opaque(static_cast<u32>(row)));
     const auto max_sum = [&](int warpgroup) {
       if ((warpgroup == 0 ? share_0 : share_1).steps == 0) return RowMaxSum{0.0f, kMaxFloor};
       wait(smem.correction_slot_full(warpgroup), slot_parity, warpgroup);
@@ -358,11 +358,11 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       float weight_0 = 1.0f;
       float weight_1 = 0.0f;
       if (!Layout::kSingleAccumulator && shared) own = merge(own, max_sum(1), weight_0, weight_1);
-      int position = work.first_position + tile * Layout::kTileStep + own_row / Layout::kFused;
+      int position = work.first_position + tile * Layout::kTileStep + thread_row / Layout::kFused;
       if constexpr (Layout::kBoxQRows < kRows) {
-        if (own_row >= Layout::kBoxQRows) position = work.q_len;  // nobody's
+        if (thread_row >= Layout::kBoxQRows) position = work.q_len;  // nobody's
       }
-      const int head = work.head + own_row % Layout::kFused;
+      const int head = work.head + thread_row % Layout::kFused;
       float sink = 0.0f;
       if constexpr (Config::kSink) sink = arguments.sink[head];
       float lse;
@@ -371,7 +371,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       const bool merged = is_merged<Config>(work, arguments);
       if constexpr (Config::kSplit) {
         if (merged) {
-          scale = finish_part<Config, Mask>(work, kRows * tile + own_row, head, position, own,
+          scale = finish_part<Config, Mask>(work, kRows * tile + thread_row, head, position, own,
                                             partial, arguments, params);
         }
       }
@@ -398,7 +398,7 @@ ATTNJIT_DEVICE void correct(const Smem<Config>& smem, const Tmem<Config>& tmem,
       tcgen05_fence_after();
       const u32 o = tmem.o(tile) + lanes;
       const u32 other = tmem.o(1) + lanes;
-      const u32 in_block = static_cast<u32>(own_row * kBlockRowBytes + ((own_row & 7) << 4));
+      const u32 in_block = static_cast<u32>(thread_row * kBlockRowBytes + ((thread_row & 7) << 4));
       // Ragged: a TMA store would go on into the next sequence. Rows of a tile that ends past its
       // own are written from here.
       const bool direct =

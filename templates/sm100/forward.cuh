@@ -6,7 +6,8 @@
 //   const TensorMap *q_map, *k_map, *v_map, *o_map
 //     Q and O: depth, head, row, batch, with fused heads depth, group, kv_head, row, batch; ragged
 //     without batch. K and V: depth, kv_head, row, batch; paged depth, kv_head, row, page
-//   const TensorMap *q_rope_map, *k_rope_map         where Config::kOwnRope: as Q's, and as K's of
+//   const TensorMap *q_rope_map, *k_rope_map         where Config::kSeparateRope: as Q's, and as
+//   K's of
 //                                                    one head
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
 //   const float *q_scale, *k_scale, *v_scale         where Config::kScales (sm100/scales.cuh)
@@ -84,7 +85,7 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
         prefetch_tensor_map(arguments.k_map);
         prefetch_tensor_map(arguments.v_map);
       }
-      if constexpr (Layout::kOwnRope) {
+      if constexpr (Layout::kSeparateRope) {
         prefetch_tensor_map(arguments.q_rope_map);
         prefetch_tensor_map(arguments.k_rope_map);
       }

@@ -127,18 +127,18 @@ struct LayoutOf {
 
   /// The rope part of Q and K may have 16 bits beside e4m3. It is a block of columns of its own
   /// then, whose rows have 128 bytes, behind the others of each query tile, and of each tile of K.
-  static constexpr bool kOwnRope = Config::kOwnRope;
+  static constexpr bool kSeparateRope = Config::kSeparateRope;
   static constexpr MmaOperand kRopeOperand =
       Config::kRopeBf16 ? MmaOperand::kBf16 : MmaOperand::kFp16;
   static constexpr int kRopeColumns = kBlockRowBytes / 2;
-  static constexpr int kRopeSteps = kOwnRope ? kBlockRowBytes / 32 : 0;
-  static_assert(!kOwnRope ||
+  static constexpr int kRopeSteps = kSeparateRope ? kBlockRowBytes / 32 : 0;
+  static_assert(!kSeparateRope ||
                     (Config::kE4m3 && Config::kQkDepth - Config::kOvDepth == kRopeColumns &&
                      Config::kQkStages == 1 && !kPair && !kSingleAccumulator &&
                      !Config::kRowCopies && !Config::kFuseGqa),
                 "a rope part of its own type is MLA's, beside e4m3");
   /// Columns of Q and K of the type of both, and their blocks.
-  static constexpr int kQkColumns = kOwnRope ? Config::kOvDepth : Config::kQkDepth;
+  static constexpr int kQkColumns = kSeparateRope ? Config::kOvDepth : Config::kQkDepth;
   static constexpr int kQkBlocks = ceil_div(kQkColumns, kColumns);
   static constexpr int kOvBlocks = ceil_div(Config::kOvDepth, kColumns);
   /// Columns of O in 16 bytes, and in a block.
@@ -175,7 +175,8 @@ struct LayoutOf {
   /// O is staged in its query tile's memory, which holds the larger of the two. Or it has buffers
   /// of a block each, which a CTA's blocks take by turns.
   static constexpr bool kOOverQ = Config::kOBuffers == 0;
-  static constexpr int kQBytes = kQkBlocks * kQBlockBytes + (kOwnRope ? kRows * kBlockRowBytes : 0);
+  static constexpr int kQBytes =
+      kQkBlocks * kQBlockBytes + (kSeparateRope ? kRows * kBlockRowBytes : 0);
   static constexpr int kQTileBytes =
       kOOverQ && kQBytes < kOutputBlocks * kOBlockBytes ? kOutputBlocks * kOBlockBytes : kQBytes;
   /// What a CTA has of a tile of K, its rows, and of V, its columns.
@@ -189,8 +190,8 @@ struct LayoutOf {
   /// part of its own type follows them in a ring of K alone.
   static constexpr int kKStageBlocks = Config::kRopeBuffers > 0 ? kOvBlocks : kQkBlocks;
   static constexpr int kRopeBytes =
-      kOwnRope ? kKRows * kBlockRowBytes : (kQkBlocks - kKStageBlocks) * kKBlockBytes;
-  static constexpr int kKTileBytes = kQkBlocks * kKBlockBytes + (kOwnRope ? kRopeBytes : 0);
+      kSeparateRope ? kKRows * kBlockRowBytes : (kQkBlocks - kKStageBlocks) * kKBlockBytes;
+  static constexpr int kKTileBytes = kQkBlocks * kKBlockBytes + (kSeparateRope ? kRopeBytes : 0);
   static_assert(Config::kRopeBuffers == 0 || Config::kFusedKv,
                 "in a ring of its own K has its rope part in its stage");
   static_assert(Config::kKStageBytes >=

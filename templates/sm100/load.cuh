@@ -37,7 +37,7 @@ ATTNJIT_DEVICE void load_q_chunk(const Smem<Config>& smem, const Arguments& argu
                                  const WorkTile& work, int tile, int chunk) {
   using Layout = LayoutOf<Config>;
   const u32 full = smem.q_full(tile, chunk);
-  constexpr int kRopeBytes = Layout::kOwnRope ? Layout::kBoxQRows * kBlockRowBytes : 0;
+  constexpr int kRopeBytes = Layout::kSeparateRope ? Layout::kBoxQRows * kBlockRowBytes : 0;
   smem.template expect_bytes<false>(
       full, Layout::kChunkBlocks * Layout::kBoxQRows * Layout::kRowBytes + kRopeBytes);
 #pragma unroll
@@ -47,7 +47,7 @@ ATTNJIT_DEVICE void load_q_chunk(const Smem<Config>& smem, const Arguments& argu
                          smem.q(tile) + static_cast<u32>(block * Layout::kQBlockBytes),
                          smem.template hearing<false>(full));
   }
-  if constexpr (Layout::kOwnRope) {
+  if constexpr (Layout::kSeparateRope) {
     load_q_block<Config>(arguments, arguments.q_rope_map, work, tile, 0, smem.q_rope(tile), full);
   }
 }
@@ -100,7 +100,7 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
     // part, two where each box has its place in a page of other than 2^n rows.
     constexpr bool kPlaces =
         Layout::kBoxRows != Config::kPageSize && (Config::kPageSize & (Config::kPageSize - 1)) != 0;
-    constexpr bool kRope = Layout::kQkBlocks > Layout::kOvBlocks || Layout::kOwnRope;
+    constexpr bool kRope = Layout::kQkBlocks > Layout::kOvBlocks || Layout::kSeparateRope;
     constexpr int kMost = !Config::kPublished ? 4 : kRope ? 1 : kPlaces ? 2 : 4;
     constexpr int kAtOnce = kBoxes < kMost ? kBoxes : kMost;
     const int* const table =
@@ -138,9 +138,9 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
               pages[i], policy);
         }
       }
-      if constexpr (kIsK && Layout::kOwnRope) {
-        const u32 data =
-            opaque(kv.own_rope() + static_cast<u32>(begin * Layout::kBoxRows * kBlockRowBytes));
+      if constexpr (kIsK && Layout::kSeparateRope) {
+        const u32 data = opaque(kv.separate_rope() +
+                                static_cast<u32>(begin * Layout::kBoxRows * kBlockRowBytes));
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
           if (kBoxes % kAtOnce != 0 && begin + i >= kBoxes) break;
@@ -164,8 +164,8 @@ ATTNJIT_DEVICE void load_kv_chunk(const Smem<Config>& smem, const KvTile<Config,
                                  work.kv_begin + first, Config::kRaggedKv ? 0 : work.batch, policy);
     }
     // NOTE: K has one rope part for all heads.
-    if constexpr (kIsK && Layout::kOwnRope) {
-      tma_load_4d(kv.own_rope(), arguments.k_rope_map, landed, 0, 0, work.kv_begin + first,
+    if constexpr (kIsK && Layout::kSeparateRope) {
+      tma_load_4d(kv.separate_rope(), arguments.k_rope_map, landed, 0, 0, work.kv_begin + first,
                   Config::kRaggedKv ? 0 : work.batch, policy);
     }
   }

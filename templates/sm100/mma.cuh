@@ -53,7 +53,7 @@ struct Products {
     constexpr u32 kInstruction =
         mma_instruction_descriptor<Layout::kRopeOperand, kRows, Config::kTileN, false>();
     const SmemDescriptor<16> a(opaque(smem.q_rope(tile)));
-    const SmemDescriptor<16> b(k.own_rope());
+    const SmemDescriptor<16> b(k.separate_rope());
 #pragma unroll
     for (int step = 0; step < Layout::kRopeSteps; ++step) {
       tcgen05_mma_ss<Layout::kRopeOperand>(s, a.at(step * 32), b.at(step * 32), kInstruction, 1);
@@ -113,7 +113,7 @@ struct Products {
           }
         }
       }
-      if constexpr (Layout::kOwnRope) {
+      if constexpr (Layout::kSeparateRope) {
         if (product) add_rope(s, k, tile);
       }
       if (release) k.release(chunk);

@@ -16,7 +16,7 @@ struct KvTile {
   static constexpr int kBlocks = kIsK ? Layout::kQkBlocks : Layout::kVBlocks;  ///< of this CTA
   static constexpr int kBlockBytes = kIsK ? Layout::kKBlockBytes : Layout::kVBlockBytes;
   static constexpr int kChunkBytes =
-      kIsK && Layout::kOwnRope ? Layout::kKTileBytes : kBlocks / kChunks * kBlockBytes;
+      kIsK && Layout::kSeparateRope ? Layout::kKTileBytes : kBlocks / kChunks * kBlockBytes;
   static constexpr u32 kEmptyAfterFull =
       8 * (kIsK ? Config::kBarKCons - Config::kBarKProd : Config::kBarVCons - Config::kBarVProd);
 
@@ -33,7 +33,7 @@ struct KvTile {
     return data + static_cast<u32>(block * kBlockBytes);
   }
   /// Where the rope part begins that has a type of its own.
-  ATTNJIT_DEVICE u32 own_rope() const {
+  ATTNJIT_DEVICE u32 separate_rope() const {
     return Config::kRopeBuffers > 0 ? rope
                                     : data + static_cast<u32>(Layout::kQkBlocks * kBlockBytes);
   }

@@ -47,9 +47,9 @@ struct KeyScales {
   int buffer = 1;
   ScalesOfKey own[kOwn];
 
-  ATTNJIT_DEVICE KeyScales(const Smem<Config>& memory, const Arguments& launch, int of_warpgroup,
-                           int of_row)
-      : smem(memory), arguments(launch), warpgroup(of_warpgroup), row(of_row) {}
+  ATTNJIT_DEVICE KeyScales(const Smem<Config>& memory, const Arguments& launch, int its_warpgroup,
+                           int its_row)
+      : smem(memory), arguments(launch), warpgroup(its_warpgroup), row(its_row) {}
 
   /// Begins to load those of the KV tile at a place.
   ATTNJIT_DEVICE void load(const WorkTile& work, int place) {
@@ -74,8 +74,8 @@ struct KeyScales {
       const int in_tile = row + kRows * i;
       if (in_tile >= Config::kTileN) break;
       const u32 to = static_cast<u32>(4 * in_tile);
-      own[i].put_factors([&](float of_key, float log2_of_value, float inverse_of_value) {
-        store_shared(at(kKeyScale) + to, of_key);
+      own[i].put_factors([&](float key_factor, float log2_of_value, float inverse_of_value) {
+        store_shared(at(kKeyScale) + to, key_factor);
         store_shared(at(kLogValueScale) + to, log2_of_value);
         store_shared(at(kInverseValueScale) + to, inverse_of_value);
       });

@@ -90,11 +90,11 @@ ATTNJIT_DEVICE void interpreted_words(u32 (&words)[kWords], const Coord& c, bool
 template <int kWords>
 ATTNJIT_DEVICE void words_of_block(u32 (&words)[kWords], const u32* bits, int first, int keys) {
   const uint4 row = *reinterpret_cast<const uint4*>(bits);
-  const u32 of_lanes[kQuad] = {row.x >> first / 4, row.y >> first / 4, row.z >> first / 4,
-                               row.w >> first / 4};
+  const u32 lane_words[kQuad] = {row.x >> first / 4, row.y >> first / 4, row.z >> first / 4,
+                                 row.w >> first / 4};
 #pragma unroll
   for (int i = 0; i < kWords; ++i) {
-    words[i] = columns_of_quad(byte_of_each(of_lanes, i)) & low_bits(keys - 32 * i);
+    words[i] = columns_of_quad(byte_of_each(lane_words, i)) & low_bits(keys - 32 * i);
   }
 }
 

@@ -74,10 +74,10 @@ ATTNJIT_DEVICE void find_shown(Work& work, const Params& params) {
   for (int ask = 0; ask < asks + (asks > 0 ? kKeyAsks : 0); ++ask) {
     // Of each query tile all, of each its first and its last tiles, and of both what is behind and
     // what is before the gap.
-    const bool of_keys = kKeyAsks > 0 && ask >= asks;
+    const bool asks_keys = kKeyAsks > 0 && ask >= asks;
     const bool whole = ask < 2;
     const bool at_end = (ask & 1) != 0;
-    const int rows = of_keys ? 2 : whole ? ask : (ask >> 1) - 1;
+    const int rows = asks_keys ? 2 : whole ? ask : (ask >> 1) - 1;
     const KvTiles seen = rows == 0 ? work.seen_0 : rows == 1 ? work.seen_1 : all;
     KvTiles ends = rows == 2 ? around : seen;
     const int base = whole ? all.begin : at_end ? ends.end - run : ends.begin;
@@ -89,13 +89,13 @@ ATTNJIT_DEVICE void find_shown(Work& work, const Params& params) {
     const int lane_keys = each_key ? 1 : kLaneKeys;
     const int first_key = each_key ? work.first_key : work.all().begin * Config::kTileN;
     bool sees = false;
-    if (of_keys ? lane * lane_keys < work.kv_len - first_key : begin < end) {
+    if (asks_keys ? lane * lane_keys < work.kv_len - first_key : begin < end) {
       const int first = work.first_position + (rows == 1 ? Layout::kTileStep : 0);
       const int last =
           min(first + (rows == 2 ? work.num_qo : 1) * Layout::kTileStep, work.q_len) - 1;
       const int first_q_idx = work.kv_len - work.q_len;  // of position 0
-      const int first_kv = of_keys ? first_key + lane * lane_keys : begin * Config::kTileN;
-      const int count = of_keys ? lane_keys : (end - begin) * Config::kTileN;
+      const int first_kv = asks_keys ? first_key + lane * lane_keys : begin * Config::kTileN;
+      const int count = asks_keys ? lane_keys : (end - begin) * Config::kTileN;
       const int keys = min(work.kv_len - first_kv, count);
       sees = Mask::tiles(TileCoord{work.batch,
                                    work.kv_head,
@@ -108,13 +108,13 @@ ATTNJIT_DEVICE void find_shown(Work& work, const Params& params) {
                  .hi != 0;
     }
     const u32 found = __ballot_sync(kAll, sees);
-    if (of_keys) {
+    if (asks_keys) {
       work.first_key = first_key + max(__ffs(static_cast<int>(found)) - 1, 0) * lane_keys;
       continue;
     }
     if (whole || !at_end) {
-      const int of_first = base + (__ffs(static_cast<int>(found)) - 1) * each;
-      ends.begin = found == 0 ? limit : max(of_first, seen.begin);
+      const int first_found = base + (__ffs(static_cast<int>(found)) - 1) * each;
+      ends.begin = found == 0 ? limit : max(first_found, seen.begin);
     }
     if (whole || at_end) {
       ends.end =

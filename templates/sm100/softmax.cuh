@@ -127,7 +127,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   const int row = static_cast<int>(threadIdx.x & 127u);
   const int warp = warp_uniform(static_cast<int>(threadIdx.x >> 5));
   const u32 lanes = Tmem<Config>::lanes(warp);
-  const u32 own_columns = tmem.s(warpgroup) + lanes;
+  const u32 warpgroup_columns = tmem.s(warpgroup) + lanes;
   float scale = arguments.scale;  // with e4m3's scales, of the row
   float log2_scale = ScoreMod::kIdentity ? scale * kLog2e : exponent_factor<ScoreMod>();
   // NOTE: found again beside masks whose tiles are listed, which leave no register for it.
@@ -158,10 +158,10 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     // Tiles inside core need no mask.
     const KvRange core = Mask::core(first + first_q_idx, last + first_q_idx, work.kv_len, params);
     // NOTE: opaque: the quotient and remainder would be kept from one work tile to the next.
-    int own_row = row;
-    if constexpr (Layout::kFused > 1) own_row = static_cast<int>(opaque(static_cast<u32>(row)));
-    const int position = first + own_row / Layout::kFused;
-    const int head = work.head + own_row % Layout::kFused;
+    int thread_row = row;
+    if constexpr (Layout::kFused > 1) thread_row = static_cast<int>(opaque(static_cast<u32>(row)));
+    const int position = first + thread_row / Layout::kFused;
+    const int head = work.head + thread_row % Layout::kFused;
     Coord coord{work.batch, head, work.kv_head, position + first_q_idx, 0, work.q_len, work.kv_len};
     KvRange visible{0, 0};
     if constexpr (Mask::kInterval) visible = Mask::row(coord.q_idx, coord.kv_len, params);
@@ -192,7 +192,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     for (int step = 0; step < steps; ++step, walk.place -= walk.stride) {
       // Where there is one O, S of the KV tiles lies in two buffers by turns.
       const int buffer = Layout::kSingleAccumulator ? step & 1 : warpgroup;
-      const u32 s_columns = Layout::kSingleAccumulator ? tmem.s(buffer) + lanes : own_columns;
+      const u32 s_columns = Layout::kSingleAccumulator ? tmem.s(buffer) + lanes : warpgroup_columns;
       const int place = walk.place;
       const int first_kv = tile_at<Config>(work, place, arguments) * Config::kTileN;
       if constexpr (kByToken) {

@@ -29,12 +29,12 @@ struct NarrowTile {
 
   /// Begins to load a tile, of whose rows the lane knows where one is. Columns past the depth
   /// become zeros.
-  ATTNJIT_DEVICE void fetch(const unsigned char* own_row, int lane) {
+  ATTNJIT_DEVICE void fetch(const unsigned char* lane_row, int lane) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const unsigned char* const from =
           reinterpret_cast<const unsigned char*>(
-              __shfl_sync(0xffffffffu, reinterpret_cast<u64>(own_row), 8 * step + lane / 4)) +
+              __shfl_sync(0xffffffffu, reinterpret_cast<u64>(lane_row), 8 * step + lane / 4)) +
           lane % 4 * 16;
 #pragma unroll
       for (int block = 0; block < kBlocks; ++block) {
@@ -89,9 +89,9 @@ struct NarrowRows {
   int own;        ///< which row of a tile
   int first_key;  ///< no row of the work tile sees one before it
 
-  ATTNJIT_DEVICE NarrowRows(const Arguments& launch, const WorkTile& tile, int own_row,
+  ATTNJIT_DEVICE NarrowRows(const Arguments& launch, const WorkTile& tile, int lane_row,
                             int first_seen)
-      : arguments(launch), work(tile), all(tile.all()), own(own_row), first_key(first_seen) {
+      : arguments(launch), work(tile), all(tile.all()), own(lane_row), first_key(first_seen) {
     first.k = arguments.k + work.kv_head * arguments.k_head_bytes;
     first.v = arguments.v + work.kv_head * arguments.v_head_bytes;
     if constexpr (Layout::kPaged) {

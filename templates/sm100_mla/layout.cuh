@@ -39,12 +39,12 @@ struct LayoutOf : mla::TilesOf<Config> {
 
   static constexpr MmaOperand kOperand = Config::kBf16 ? MmaOperand::kBf16 : MmaOperand::kFp16;
   /// Columns of a half of O.
-  static constexpr int kHalfColumns = Tiles::kOwnBlocks * kBlockColumns;
+  static constexpr int kHalfColumns = Tiles::kHalfBlocks * kBlockColumns;
 
   static_assert(Config::kThreads == kThreads, "every warp has its job");
   static_assert(Config::kCluster == 1 || (Config::kCluster == 2 && !Config::kRowCopies),
                 "two CTAs load blocks for each other by TMA");
-  static_assert(Config::kStages == Config::kSlots && (Config::kStages >= 2 || Config::kOwnV),
+  static_assert(Config::kStages == Config::kSlots && (Config::kStages >= 2 || Config::kSeparateV),
                 "a tile is loaded while another is multiplied, or K while V is");
   static_assert(Config::kTmemS >= Config::kTmemO + kHalfColumns &&
                     Config::kTmemP >= Config::kTmemS + kBuffers * Config::kTileN &&

@@ -125,8 +125,8 @@ struct OutputWarp : ProductWarp<Config> {
   ATTNJIT_DEVICE void multiply_block(int half, int i, bool first) {
     constexpr u32 kInstruction =
         mma_instruction_descriptor<Layout::kOperand, kRows, kBlockColumns, true>();
-    const int of_v = Layout::first_block(half) + i;
-    const int block = Layout::kFirstOfV + of_v;
+    const int v_block = Layout::first_block(half) + i;
+    const int block = Layout::kFirstOfV + v_block;
     // NOTE: a block of K has landed, since S is there. But who waited for that is another warp.
     this->await_block(block);
     tcgen05_fence_after();
@@ -140,7 +140,8 @@ struct OutputWarp : ProductWarp<Config> {
                                          step > 0 || !first);
       }
       // The block that both halves have is released with the second.
-      if (half == 1 || of_v < Layout::kOvBlocks - Layout::kOwnBlocks) this->release_block(block);
+      if (half == 1 || v_block < Layout::kOvBlocks - Layout::kHalfBlocks)
+        this->release_block(block);
     }
     __syncwarp();
   }
@@ -150,7 +151,7 @@ struct OutputWarp : ProductWarp<Config> {
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
 #pragma unroll 1
-      for (int i = 0; i < Layout::kOwnBlocks; ++i) multiply_block(half, i, first);
+      for (int i = 0; i < Layout::kHalfBlocks; ++i) multiply_block(half, i, first);
     }
     if (lane == 0) tcgen05_commit(smem.o_full(tiles.stage));
     __syncwarp();
@@ -166,7 +167,7 @@ struct OutputWarp : ProductWarp<Config> {
         multiply(tile == work.tile_end - 1);
       }
     }
-    if constexpr (Config::kOwnV) this->await_release(Layout::kFirstOfV, Layout::kOvBlocks);
+    if constexpr (Config::kSeparateV) this->await_release(Layout::kFirstOfV, Layout::kOvBlocks);
   }
 };
 

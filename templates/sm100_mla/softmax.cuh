@@ -183,13 +183,13 @@ struct SoftmaxWarp {
     float lse;
     const float scale = finish_row<Config, false>(own, 0.0f, lse);
     const auto& [position, head, real] = row.output;
-    const int of_tile = mla::row_of_tile<Config>(row_of(row.work));
+    const int tile_row = mla::row_of_tile<Config>(row_of(row.work));
     if (real && lse != -infinity()) {
       partial = arguments.partial_o +
-                part_row<Config>(row.work, of_tile, head, position, arguments) * Config::kOvDepth;
+                part_row<Config>(row.work, tile_row, head, position, arguments) * Config::kOvDepth;
     }
     if (half() == 0) {
-      store_part_lse<Config>(row.work, of_tile, real, head, position, lse, arguments);
+      store_part_lse<Config>(row.work, tile_row, real, head, position, lse, arguments);
     }
     if constexpr (Config::kPartitionTiles > 0) {
       // The merge reads the LSE of partitions that are no work, too.

@@ -84,8 +84,8 @@ struct BoxCopies {
       int places[kTogether], rows[kTogether];
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
-        places[i] = of_lane(place, first + i);
-        rows[i] = Config::kBoxKeys == Config::kPageSize ? 0 : of_lane(row, first + i);
+        places[i] = value_of_lane(place, first + i);
+        rows[i] = Config::kBoxKeys == Config::kPageSize ? 0 : value_of_lane(row, first + i);
       }
       constexpr int kBoxBytes = Config::kBoxKeys * Layout::kCopiedBlockBytes / Config::kTileN;
       const u32 boxes = data + first * kBoxBytes;
@@ -143,7 +143,7 @@ struct BoxCopies {
   }
 
  private:
-  ATTNJIT_DEVICE static int of_lane(int value, int from) {
+  ATTNJIT_DEVICE static int value_of_lane(int value, int from) {
     return __shfl_sync(0xffffffffu, value, from);
   }
 

@@ -12,7 +12,7 @@ struct Epilogue : Mainloop<Config, Mask, ScoreMod, Arguments, Params> {
   using Base = Mainloop<Config, Mask, ScoreMod, Arguments, Params>;
   using Base::arguments;
   using Base::Base;
-  using Base::kOwnO;
+  using Base::kSeparateO;
   using Base::lane;
   using Base::params;
   using Base::q_ring;
@@ -62,7 +62,7 @@ struct Epilogue : Mainloop<Config, Mask, ScoreMod, Arguments, Params> {
     // were faster without (docs/sm90.md).
     constexpr bool kDenseRanges = cuts_tiles<Config>() && !kLengthsDiffer<Config>;
     if constexpr (Config::kSplit && !kDenseRanges) __syncwarp();
-    if constexpr (!kOwnO) {
+    if constexpr (!kSeparateO) {
       if (Config::kQStages == 1 || is_merged<Config>(arguments)) {
         // NOTE: also beside parts, which release nothing late: that would take registers.
         release_q(smem, q_ring.stage, rank_here(), lane);
@@ -75,7 +75,7 @@ struct Epilogue : Mainloop<Config, Mask, ScoreMod, Arguments, Params> {
 
   /// Ends the rows of a partition, whose sink is the merge's.
   ATTNJIT_DEVICE void finish_part(Rows& rows) {
-    if constexpr (!kOwnO) release_q(smem, q_ring.stage, rank_here(), lane);
+    if constexpr (!kSeparateO) release_q(smem, q_ring.stage, rank_here(), lane);
     float output_scale[2];
     bool seen[2];
     for_both_rows<loops_over_rows<Config>()>([&](int half) {

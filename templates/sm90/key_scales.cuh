@@ -45,8 +45,8 @@ struct KeyScalesLoad {
   Ring ring = {};
 
   ATTNJIT_DEVICE KeyScalesLoad(const Smem<Config>& memory, const Arguments& launch, int warp,
-                               int of_warp)
-      : smem(memory), arguments(launch), lane(32 * warp + of_warp) {}
+                               int warp_lane)
+      : smem(memory), arguments(launch), lane(32 * warp + warp_lane) {}
 
   /// Of the tile whose rows of V stand in a stage.
   ATTNJIT_DEVICE void load(int raw_v_stage) {
@@ -57,25 +57,25 @@ struct KeyScalesLoad {
       first_row = OfSequence{arguments}.key_begin(tile.batch);
     }
     const u32 buffer = smem.key_scales(ring.stage);
-    const int own_lane =
+    const int tile_lane =
         rematerializes<Config>() ? static_cast<int>(opaque(static_cast<u32>(lane))) : lane;
 #pragma unroll
     for (int first = 0; first < Config::kTileN; first += kLanes) {
-      const int key = first + own_lane;
+      const int key = first + tile_lane;
       if (key >= Config::kTileN) break;
       ScalesOfKey own;
       own.template load<Config>(scales_of_key<Config>(tile.batch, tile.kv_len, first_row,
                                                       tile.first_key + key, arguments),
                                 tile.kv_head, arguments);
-      own.put_factors([&](float of_key, float log2_of_value, float inverse_of_value) {
+      own.put_factors([&](float key_factor, float log2_of_value, float inverse_of_value) {
         const u32 pair = Buffer::pair(buffer, key) + key % 2 * 4;
-        store_shared(pair, of_key);
+        store_shared(pair, key_factor);
         store_shared(pair + 8, log2_of_value);
         store_shared(buffer + Buffer::kInverses + key * 4, inverse_of_value);
       });
     }
     __syncwarp();
-    if (own_lane % 32 == 0) mbarrier_arrive(smem.key_scales_full(ring.stage));
+    if (tile_lane % 32 == 0) mbarrier_arrive(smem.key_scales_full(ring.stage));
     ring.advance(Layout::kKeyScalesBuffers);
   }
 };

@@ -99,7 +99,7 @@ struct Mainloop {
                                   ScoreMod::kReads;
   /// Where O is staged: in memory of its own, if at all, or in Q's, which it then holds until it is
   /// stored.
-  static constexpr bool kOwnO = Config::kOBlocks > 0 || Layout::kOFromRegisters;
+  static constexpr bool kSeparateO = Config::kOBlocks > 0 || Layout::kOFromRegisters;
 
   const Smem<Config>& smem;
   const Arguments& arguments;
@@ -170,13 +170,13 @@ struct Mainloop {
   }
   /// Where O has memory of its own, Q is free once the last product has read it.
   ATTNJIT_DEVICE void release_q_early() {
-    if constexpr (kOwnO) {
+    if constexpr (kSeparateO) {
       if (lane == 0) mbarrier_arrive(smem.q_empty(q_ring.stage, rank));
     }
   }
   /// Otherwise, where there is another Q to go on with, once O has been stored under its products.
   ATTNJIT_DEVICE void release_q_late() {
-    if constexpr (!kOwnO && Config::kQStages > 1) {
+    if constexpr (!kSeparateO && Config::kQStages > 1) {
       if (unreleased >= 0) release_q(smem, unreleased, rank_here(), lane);
       unreleased = -1;
     }
@@ -285,7 +285,7 @@ struct Mainloop {
     rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
     if constexpr (Config::kMapped && !Mask::kHidesNothing) {
       // Of a block that is seen whole, whatever the mask shows of it, the tile ends past the keys.
-      if (rows.descriptor.of_whole_block()) {
+      if (rows.descriptor.in_whole_block()) {
         interval_columns<NullMask, Config::kTileN / 2>(bits, rows.scores, params);
         return;
       }
@@ -305,14 +305,14 @@ struct Mainloop {
 
   /// Modifies and masks.
   ATTNJIT_DEVICE void finish_scores(Scores& s, Rows& rows, bool masked, Bits& bits) {
-    [[maybe_unused]] const auto& of_row = rows.softmax.log2_scale;
+    [[maybe_unused]] const auto& row_scale = rows.softmax.log2_scale;
     if constexpr (keys_have_scales<Config>()) {
       if constexpr (ScoreMod::kIdentity) {
         const auto& origin = rows.softmax.origin;
-        key_scales.multiply_and_weigh(
-            s, {of_row[0], of_row[1]},
-            {origin[0] * reciprocal_approx(of_row[0]), origin[1] * reciprocal_approx(of_row[1])},
-            lane);
+        key_scales.multiply_and_weigh(s, {row_scale[0], row_scale[1]},
+                                      {origin[0] * reciprocal_approx(row_scale[0]),
+                                       origin[1] * reciprocal_approx(row_scale[1])},
+                                      lane);
       } else {
         key_scales.multiply(s, lane);
       }
@@ -323,7 +323,7 @@ struct Mainloop {
       modify_scores<ScoreMod>(s, rows.scores, rows.state, rows.scale, !masked, params);
       if constexpr (kInPlace) ScoresOf<Config>::write(s);
       if constexpr (keys_have_scales<Config>()) {
-        key_scales.weigh(s, {of_row[0], of_row[1]}, rows.softmax.origin, lane);
+        key_scales.weigh(s, {row_scale[0], row_scale[1]}, rows.softmax.origin, lane);
       }
     }
     if (masked) {
@@ -624,8 +624,8 @@ struct Mainloop {
 
   /// The first of a thread's two rows of a work tile.
   ATTNJIT_DEVICE static int first_row_of(const WorkTile& work, int thread) {
-    const int of_consumers = thread - Layout::kProducers * kWarpgroupThreads;
-    return work.first_row + (of_consumers >> 5) * kWarpRows + ((thread & 31) >> 2);
+    const int consumer_thread = thread - Layout::kProducers * kWarpgroupThreads;
+    return work.first_row + (consumer_thread >> 5) * kWarpRows + ((thread & 31) >> 2);
   }
   /// Finds where the thread's rows are, where that is not kept.
   ATTNJIT_DEVICE static void place_rows(Rows& rows) {

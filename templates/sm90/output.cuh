@@ -156,16 +156,16 @@ ATTNJIT_DEVICE void store_output(const float (&factor)[2], const Smem<Config>& s
                                  const Arguments& arguments, const WorkTile& work, int stage,
                                  int consumer, int warp, int lane) {
   using Layout = LayoutOf<Config>;
-  constexpr bool kOwnMemory = Config::kOBlocks > 0;
-  constexpr int kBlocks = kOwnMemory ? Config::kOBlocks : Layout::kOutputBlocks;
-  constexpr int kBlockBytes = kOwnMemory ? Layout::kConsumerBlockBytes : Layout::kQBlockBytes;
+  constexpr bool kSeparateO = Config::kOBlocks > 0;
+  constexpr int kBlocks = kSeparateO ? Config::kOBlocks : Layout::kOutputBlocks;
+  constexpr int kBlockBytes = kSeparateO ? Layout::kConsumerBlockBytes : Layout::kQBlockBytes;
   constexpr int kEnd =
       kFirst + kBlocks < Layout::kOutputBlocks ? kFirst + kBlocks : Layout::kOutputBlocks;
-  const u32 rows = kOwnMemory ? smem.o(consumer) : smem.q(stage, consumer);
+  const u32 rows = kSeparateO ? smem.o(consumer) : smem.q(stage, consumer);
   const int first_row = work.first_row + consumer * kConsumerRows;
   // A TMA store would go on into the next sequence's rows.
   const bool by_threads = Config::kRagged && !are_rows_of<Config>(first_row, work.q_len);
-  if constexpr (kOwnMemory) {
+  if constexpr (kSeparateO) {
     if (warp == 0 && elect_one()) bulk_wait_group_read();
     named_barrier_sync(kEpilogueBarrier + consumer, kWarpgroupThreads);
   }

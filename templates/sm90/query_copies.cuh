@@ -37,9 +37,10 @@ ATTNJIT_DEVICE void clear_idle_rows(const Smem<Config>& smem) {
   using Layout = LayoutOf<Config>;
   constexpr int kChunks = (kConsumerRows - kOwnedRows<Config>)*kBlockRowBytes / 16;
 #pragma unroll 1
-  for (int of_q = 0; of_q < Config::kQStages * Config::kConsumers * Layout::kQkBlocks; ++of_q) {
-    const int consumer = of_q % Config::kConsumers;
-    const int block = of_q / Config::kConsumers;  // of all stages, which follow one another
+  for (int q_block = 0; q_block < Config::kQStages * Config::kConsumers * Layout::kQkBlocks;
+       ++q_block) {
+    const int consumer = q_block % Config::kConsumers;
+    const int block = q_block / Config::kConsumers;  // of all stages, which follow one another
     const u32 rows =
         smem.q(0, consumer) + block * Layout::kQBlockBytes + kOwnedRows<Config> * kBlockRowBytes;
     for (int chunk = static_cast<int>(threadIdx.x); chunk < kChunks; chunk += Config::kThreads) {

@@ -30,9 +30,9 @@ struct Transposer {
   static constexpr bool kBySteps = kSteps % Config::kVRewriters == 0 && !rematerializes<Config>();
   /// Pieces of a step and 16 columns that are on their way at a time: each is four registers. They
   /// are of one step, or of one 16 columns.
-  static constexpr int kOfStep = kUnits % 4 == 0 ? 4 : 2;
-  static_assert(kUnits % kOfStep == 0, "the pieces of a step lie in one block");
-  static constexpr int kOfUnit = kSteps <= 4 ? kSteps : ceil_div(kSteps, 2);
+  static constexpr int kStepUnits = kUnits % 4 == 0 ? 4 : 2;
+  static_assert(kUnits % kStepUnits == 0, "the pieces of a step lie in one block");
+  static constexpr int kUnitSteps = kSteps <= 4 ? kSteps : ceil_div(kSteps, 2);
 
   /// From one step, and from one 16 columns, to the next, of rows and of columns.
   static constexpr int kFromStep = kStepBytes * kBlockRowBytes;
@@ -86,31 +86,31 @@ struct Transposer {
   /// Makes a tile's columns of its rows.
   ATTNJIT_DEVICE void transpose(u32 rows, u32 columns) const {
     // ldmatrix: lane 8m + r tells where row r of matrix m lies: of 32 keys the m-th 8.
-    const u32 own_row = rows + lane * kBlockRowBytes;
+    const u32 lane_row = rows + lane * kBlockRowBytes;
     // stmatrix: matrices 0 and 1 are the first 16 keys', 1 and 3 have odd columns first.
     const int row = lane % 8, matrix = lane / 8;
     const int column = 2 * row + (row / 4 ^ matrix % 2);
-    const u32 own_column = columns + matrix / 2 * Layout::kVChunkBytes + column * 16;
+    const u32 lane_column = columns + matrix / 2 * Layout::kVChunkBytes + column * 16;
     if constexpr (kBySteps) {
 #pragma unroll
       for (int turn = 0; turn < kSteps / Config::kVRewriters; ++turn) {
         const int step = warp + turn * Config::kVRewriters;
 #pragma unroll 1
-        for (int unit = 0; unit < kUnits; unit += kOfStep) {
+        for (int unit = 0; unit < kUnits; unit += kStepUnits) {
           // NOTE: these lie in one block, where the swizzle flips the bits of the unit.
-          const u32 from = chunk_of(own_row + step * kFromStep, lane, unit);
-          pieces<kOfStep>(
-              kOfStep, [&](int i) { return from ^ i << 4; },
-              own_column + step * kToStep + unit * kToUnit, kToUnit);
+          const u32 from = chunk_of(lane_row + step * kFromStep, lane, unit);
+          pieces<kStepUnits>(
+              kStepUnits, [&](int i) { return from ^ i << 4; },
+              lane_column + step * kToStep + unit * kToUnit, kToUnit);
         }
       }
     } else {
 #pragma unroll 1
       for (int unit = warp; unit < kUnits; unit += Config::kVRewriters) {
-        const u32 from = chunk_of(own_row, lane, unit), to = own_column + unit * kToUnit;
+        const u32 from = chunk_of(lane_row, lane, unit), to = lane_column + unit * kToUnit;
 #pragma unroll
-        for (int begin = 0; begin < kSteps; begin += kOfUnit) {
-          pieces<kOfUnit>(
+        for (int begin = 0; begin < kSteps; begin += kUnitSteps) {
+          pieces<kUnitSteps>(
               kSteps - begin, [&](int i) { return from + (begin + i) * kFromStep; },
               to + begin * kToStep, kToStep);
         }

@@ -108,7 +108,7 @@ struct WarpProducer {
   /// whole is not asked about, nor is one of which a map says so, whatever the mask shows.
   template <class Rows>
   ATTNJIT_DEVICE auto place_of_listed(const Rows& rows, Descriptor descriptor) const {
-    bool whole = Config::kMapped && descriptor.of_whole_block();
+    bool whole = Config::kMapped && descriptor.in_whole_block();
     if constexpr (!Config::kMapped) {
 #pragma unroll
       for (int group = 0; group < Rows::kGroups; ++group) whole |= descriptor.full(group);

@@ -23,7 +23,7 @@ struct Ending {
   static constexpr int kVectorBytes = 16 * kWarpgroupThreads;
   static constexpr int kBlockVectors = 8;
   static_assert(!kMayReduce ||
-                    (Config::kCluster == 1 && !Config::kOwnV &&
+                    (Config::kCluster == 1 && !Config::kSeparateV &&
                      (1 + ceil_div(Layout::kOvBlocks, 2) * kBlockVectors) * kVectorBytes <=
                          Config::kSlots * Layout::kSlotBytes),
                 "what the other CTA sends fits where K was");
@@ -78,15 +78,15 @@ struct Ending {
     smem.wait(smem.reduced_full(), 0);
     u32 words[4];
     load_shared_v4(received, words);
-    float of_own[2], of_its[2];
+    float own_scale[2], its_scale[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const RowMaxSum its = {__uint_as_float(words[2 * half]),
                              __uint_as_float(words[2 * half + 1])};
-      rows[half] = merge(rows[half], its, of_own[half], of_its[half]);
+      rows[half] = merge(rows[half], its, own_scale[half], its_scale[half]);
     }
-    O::scale(of_own);
-    O::add(of_its, [&](int i, int first, float(&its)[8]) {
+    O::scale(own_scale);
+    O::add(its_scale, [&](int i, int first, float(&its)[8]) {
       const int block = block_of(i);
       if (!is_ended(i)) return false;
 #pragma unroll

@@ -30,7 +30,7 @@ struct Consumer {
   using O = Output<Config>;
   using Scores = sm90::ScoreRegisters<Config::kTileN, kScoreSet>;
   using Probabilities = u32[Config::kTileN / 4];
-  static constexpr int kBlocks = Layout::kOwnBlocks;
+  static constexpr int kBlocks = Layout::kHalfBlocks;
   static constexpr int kSteps = kBlockColumns / kStepColumns;
 
   const Smem<Config>& smem;
@@ -91,7 +91,7 @@ struct Consumer {
   /// Releases what S alone reads: the rope's block; where V is a tensor of its own, all of K, a
   /// lane each block.
   ATTNJIT_DEVICE void release_scored(const Ring& at) const {
-    if constexpr (Config::kOwnV) {
+    if constexpr (Config::kSeparateV) {
       if (lane < Layout::kQkBlocks) mbarrier_arrive(smem.kv_empty(at.stage, lane));
     } else if constexpr (Layout::kRopeBlocks > 0) {
       release_block(at, Layout::kOvBlocks);
@@ -116,7 +116,7 @@ struct Consumer {
   // on its way to both. Kernels of head_dim above 256, whose V is on its way too, gain nothing by
   // it.
 
-  static constexpr bool kOrdered = !Config::kOwnV;
+  static constexpr bool kOrdered = !Config::kSeparateV;
   /// The block of S before which the other may issue its own. NOTE: not behind the last one: the
   /// products that are still to be issued take as long as it takes to hear of it.
   static constexpr int kOrderBlock = 2 * Layout::kQkBlocks / 3;
@@ -158,7 +158,7 @@ struct Consumer {
   };
   template <class PlaceOf>
   ATTNJIT_DEVICE auto walk_of(const PlaceOf& place_of) const {
-    if constexpr (Config::kOwnV) {
+    if constexpr (Config::kSeparateV) {
       return PlainWalk<PlaceOf>{place_of};
     } else {
       constexpr int kFirst = Layout::kRopeBlocks;
@@ -188,7 +188,7 @@ struct Consumer {
         walk_of([&](int block) { return matrix_descriptor<16>(here.kv(at.stage, block)); });
     const auto full = walk_of([&](int block) { return here.kv_full(at.stage, block); });
     const auto has_landed = [&](int i) {
-      return !Config::kOwnV && mbarrier_test(full.at(i, 8), at.parity);
+      return !Config::kSeparateV && mbarrier_test(full.at(i, 8), at.parity);
     };
     bool landed = !first && has_landed(0);
 #pragma unroll
@@ -230,7 +230,7 @@ struct Consumer {
     const u64 descriptor = matrix_descriptor<Layout::kBlockBytes>(first);
     O::multiply(p, [&](int block) {
       // As in make_scores(): of head_dim above 256 each place by itself.
-      return Config::kOwnV
+      return Config::kSeparateV
                  ? matrix_descriptor<Layout::kBlockBytes>(first + block * Layout::kBlockBytes)
                  : descriptor + block * (Layout::kBlockBytes / 16);
     });
@@ -331,7 +331,7 @@ struct Consumer {
   /// V, take 2 to 4 % longer without. What is loaded for scores takes the registers: 32 bytes were
   /// spilled.
   static constexpr bool kFollows =
-      !Config::kRescaleByRow && !Config::kOwnV && ScoreMod::kIdentity && !Mask::kLoads;
+      !Config::kRescaleByRow && !Config::kSeparateV && ScoreMod::kIdentity && !Mask::kLoads;
 
   ATTNJIT_DEVICE bool make_probabilities(Probabilities& p, Rows& rows,
                                          float (&correction)[2]) const {
@@ -392,7 +392,7 @@ struct Consumer {
   ATTNJIT_DEVICE void begin_other(Rows& rows) const {
     Probabilities p;
     take(p, rows);
-    if constexpr (Config::kOwnV) {
+    if constexpr (Config::kSeparateV) {
       await_v(ring);
     } else if constexpr (kFencesLatent) {
       // Who made P has seen all of K land.
@@ -402,11 +402,11 @@ struct Consumer {
   }
 
   /// Passes the P of this warpgroup on and multiplies with it.
-  ATTNJIT_DEVICE void own_product(Probabilities& p, const Rows& rows, bool moved,
-                                  const float (&correction)[2]) {
+  ATTNJIT_DEVICE void product_alone(Probabilities& p, const Rows& rows, bool moved,
+                                    const float (&correction)[2]) {
     give(p, rows);
     if (moved) O::scale(correction);
-    if constexpr (Config::kOwnV) await_v(ring);
+    if constexpr (Config::kSeparateV) await_v(ring);
     issue_pv(p, ring);
     end_pv();
   }
@@ -450,7 +450,7 @@ struct Consumer {
           moved = softmax(p, listed, rows, tile, correction);
           end_pv();
         }
-        own_product(p, rows, moved, correction);
+        product_alone(p, rows, moved, correction);
         tile -= 2;
       }
       if (leads ? tile + 1 >= begin : tile + 1 == begin) {

@@ -7,7 +7,7 @@
 // ScoreMod: see common/mask.cuh and common/score_mod.cuh. Arguments has
 //   const TensorMap* q_map           4-D: depth, head, position, batch; a box is 64 rows
 //   const TensorMap* k_map           4-D: depth, key, head, batch; of pages depth, row, head, page;
-//                                    a box is kBoxKeys rows; where Config::kOwnV so is v_map
+//                                    a box is kBoxKeys rows; where Config::kSeparateV so is v_map
 //   unsigned char* o; i64 o_batch_bytes, o_row_bytes, o_head_bytes
 //   float* lse, const float* sink    where Config::kReturnLse, kSink
 //   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, paired_units; float scale
@@ -15,7 +15,7 @@
 //   batch, kv_lens, kv_offsets, total_kv, page_table, max_pages, q_offsets, total_q
 // and where Config::kRowCopies, for k_map,
 //   const unsigned char* k; int num_pages; i64 k_page_bytes, k_row_bytes
-// with k_head_bytes and the same of v where Config::kOwnV;
+// with k_head_bytes and the same of v where Config::kSeparateV;
 // and where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
 // with int uniform_splits where Config::kStreamK, and int cluster_reduced where

@@ -13,7 +13,7 @@ namespace attnjit::sm90_mla {
 template <class Config>
 struct Output {
   using Layout = LayoutOf<Config>;
-  static constexpr int kBlocks = Layout::kOwnBlocks;
+  static constexpr int kBlocks = Layout::kHalfBlocks;
   /// Blocks of V in a product. NOTE: two are faster than one, and than four, which are released
   /// together.
   static constexpr int kWide = kBlocks % 2 == 0 ? 2 : 1;

@@ -232,7 +232,7 @@ TEST(Sm100Plan, OutputsOfOtherSizesThanTheInputs) {
       << plan_of(spec).reason;
 }
 
-AttentionSpec own_rope(Dtype rope = Dtype::kBf16) {
+AttentionSpec separate_rope(Dtype rope = Dtype::kBf16) {
   AttentionSpec spec = dense(192, Dtype::kE4m3);
   spec.ov_depth = 128;
   spec.mla = Mla::kPrefill;
@@ -244,7 +244,7 @@ AttentionSpec own_rope(Dtype rope = Dtype::kBf16) {
 // ring that K shares with V.
 TEST(Sm100Plan, ARopePartOfItsOwnTypeHasTensorsOfItsOwn) {
   for (const Dtype rope : {Dtype::kBf16, Dtype::kFp16}) {
-    const KernelPlan result = plan_of(own_rope(rope));
+    const KernelPlan result = plan_of(separate_rope(rope));
     ASSERT_TRUE(result.supported) << result.reason;
     check_plan(result, "rope part");
     const Sm100Variant& body = result.sm100->variants.front();
@@ -253,7 +253,7 @@ TEST(Sm100Plan, ARopePartOfItsOwnTypeHasTensorsOfItsOwn) {
     EXPECT_EQ(body.num_kv_stages, 3);
     EXPECT_EQ(body.k_stage_bytes, 128 * (128 + 2 * 64));
     EXPECT_EQ(body.v_stage_bytes, 128 * 128);
-    EXPECT_EQ(constants_of(result).at("kOwnRope"), "true");
+    EXPECT_EQ(constants_of(result).at("kSeparateRope"), "true");
     EXPECT_EQ(constants_of(result).at("kRopeBf16"), rope == Dtype::kBf16 ? "true" : "false");
     std::map<std::string, Sm100TensorMap> maps;
     for (const Sm100TensorMap& map : result.sm100->tensor_maps) {
@@ -270,7 +270,7 @@ TEST(Sm100Plan, ARopePartOfItsOwnTypeHasTensorsOfItsOwn) {
     EXPECT_EQ(result.main().parameters.at(4).name, "q_rope_map");
     EXPECT_EQ(result.main().parameters.at(5).name, "k_rope_map");
   }
-  AttentionSpec wide = own_rope();
+  AttentionSpec wide = separate_rope();
   wide.qk_depth = 160;
   wide.ov_depth = 96;
   wide.output_dtype = Dtype::kF32;
@@ -282,7 +282,7 @@ TEST(Sm100Plan, ARopePartOfItsOwnTypeHasTensorsOfItsOwn) {
   EXPECT_EQ(body.num_rope_buffers, 3);
   EXPECT_EQ(body.k_stage_bytes, 128 * 128);
   // Of one type it is a part of Q and K.
-  EXPECT_EQ(constants_of(plan_of(own_rope(Dtype::kE4m3))).at("kOwnRope"), "false");
+  EXPECT_EQ(constants_of(plan_of(separate_rope(Dtype::kE4m3))).at("kSeparateRope"), "false");
 }
 
 TEST(Sm100Plan, SaysWhichRopePartsItServesNot) {
@@ -294,29 +294,29 @@ TEST(Sm100Plan, SaysWhichRopePartsItServesNot) {
   };
   PlanOptions options;
   options.num_qo = 2;
-  ASSERT_TRUE(plan_of(own_rope(), options).supported);
+  ASSERT_TRUE(plan_of(separate_rope(), options).supported);
   options.pair_cta = true;
-  refused(own_rope(), "pair_cta is to be false", options);
+  refused(separate_rope(), "pair_cta is to be false", options);
   options = {};
   options.num_qo = 2;
   options.swizzle_bytes = 128;
-  refused(own_rope(), "(swizzle_bytes)", options);
-  AttentionSpec spec = own_rope();
+  refused(separate_rope(), "(swizzle_bytes)", options);
+  AttentionSpec spec = separate_rope();
   spec.mla = Mla::kNone;
   refused(spec, "rope part of bf16 beside e4m3 (rope_dtype)");
-  spec = own_rope(Dtype::kE4m3);
+  spec = separate_rope(Dtype::kE4m3);
   spec.qkv_dtype = Dtype::kBf16;
   refused(spec, "rope part of e4m3 beside bf16 (rope_dtype)");
   spec.rope_dtype = Dtype::kFp16;
   refused(spec, "rope part of fp16 beside bf16 (rope_dtype)");
-  spec = own_rope();
+  spec = separate_rope();
   spec.rope_gmem_dtype = Dtype::kE4m3;
   refused(spec,
           "the rope part has one type in memory and in products: rope_gmem_dtype is to be bf16");
-  spec = own_rope();
+  spec = separate_rope();
   spec.page_size = 4;
   refused(spec, "in pages of 4 rows");
-  spec = own_rope();
+  spec = separate_rope();
   spec.mla = Mla::kDecode;
   spec.num_q_heads = spec.group = 16;
   spec.page_size = 16;

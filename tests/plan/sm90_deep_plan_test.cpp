@@ -44,7 +44,7 @@ TEST(Sm90DeepPlan, FitsTheSmForEveryDepth) {
       const KernelPlan plan = plan_of(spec);
       ASSERT_TRUE(plan.supported) << plan.reason;
       EXPECT_EQ(plan.sm90_mla->tiles.num_stages, depth == 320 ? 2 : 1);
-      EXPECT_TRUE(plan.sm90_mla->tiles.own_v());
+      EXPECT_TRUE(plan.sm90_mla->tiles.separate_v());
       expect_fits_sm90(plan);
     }
   }

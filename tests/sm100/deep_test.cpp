@@ -71,7 +71,7 @@ TEST_F(Sm100Deep, DamagesAreSeen) {
   check_damages({
       // The other head's keys; K's bytes as V, and K's tensor.
       {"mla/layout.cuh", "head / Config::kGroup : 0", "0 : 0"},
-      {"sm100_mla/products.cuh", "Layout::kFirstOfV + of_v", "of_v"},
+      {"sm100_mla/products.cuh", "Layout::kFirstOfV + v_block", "v_block"},
       {"mla/producer.cuh", "return arguments.v_map", "return arguments.k_map"},
       // P over one that is multiplied still; O that is rescaled while it is added to.
       {"sm100_mla/softmax.cuh", "smem.wait(smem.o_full(tiles.stage), tiles.parity ^ 1);", ""},
@@ -82,7 +82,8 @@ TEST_F(Sm100Deep, DamagesAreSeen) {
       {"mla/producer.cuh", "copies.finish_tail();\n        } else {", "} else {"},
       // Memory that is given up before the last products have read it.
       {"sm100_mla/products.cuh",
-       "if constexpr (Config::kOwnV) this->await_release(Layout::kFirstOfV, Layout::kOvBlocks);",
+       "if constexpr (Config::kSeparateV) this->await_release(Layout::kFirstOfV, "
+       "Layout::kOvBlocks);",
        ""},
   });
 }

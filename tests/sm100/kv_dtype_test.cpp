@@ -89,7 +89,7 @@ TEST_F(Sm100KvDtype, DamagesOfTheUpcastingAreSeen) {
          {"sm100/upcasting.cuh", "(warp * kRows + lane / 4,", "(warp * kRows + (lane / 4 ^ 1),"},
          {"common/eight_bits.cuh", "half << 4", "(1 - half) << 4"},
          {"common/eight_bits.cuh", "2 * half + 1]", "2 * half]"},
-         {"sm100/upcasting.cuh", "(own_row), 8 * step + lane / 4)", "(own_row), lane / 4)"},
+         {"sm100/upcasting.cuh", "(lane_row), 8 * step + lane / 4)", "(own_row), lane / 4)"},
          {"sm100/upcasting.cuh", "end - 1 - rank;", "end - 1;"},
          {"sm100/upcasting.cuh", "ahead == 1 ? row.v : next.v", "next.v"}});
   }

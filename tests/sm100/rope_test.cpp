@@ -157,8 +157,8 @@ TEST_F(Sm100Rope, DamagesAreSeen) {
       {"sm100/load.cuh",
        "i * Layout::kBoxRows * kBlockRowBytes),\n                      arguments.k_rope_map",
        "0 * Layout::kBoxRows * kBlockRowBytes),\n                      arguments.k_rope_map"},
-      {"sm100/load.cuh", "Layout::kOwnRope ? Layout::kBoxQRows * kBlockRowBytes : 0", "0"},
-      {"sm100/pipeline.cuh", "kIsK && Layout::kOwnRope ? Layout::kKTileBytes : ", ""},
+      {"sm100/load.cuh", "Layout::kSeparateRope ? Layout::kBoxQRows * kBlockRowBytes : 0", "0"},
+      {"sm100/pipeline.cuh", "kIsK && Layout::kSeparateRope ? Layout::kKTileBytes : ", ""},
   };
   expect_seen(one, damages, seeds());
 }

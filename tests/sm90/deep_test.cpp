@@ -35,7 +35,7 @@ TEST_F(Sm90Deep, DamagesAreSeen) {
        "Layout::first_block(rank)"},
       {"mla/layout.cuh", "stage : stage ^ 1", "stage : stage"},
       // V that has not landed; K that is handed back before S is made of it; rows past the end.
-      {"sm90_mla/consumer.cuh", "if constexpr (Config::kOwnV) await_v(ring);", ""},
+      {"sm90_mla/consumer.cuh", "if constexpr (Config::kSeparateV) await_v(ring);", ""},
       {"mla/producer.cuh", "smem.kv(stage, Tiles::kFirstOfV + block)", "smem.kv(stage, block)"},
       {"mla/producer.cuh", "return arguments.v_map", "return arguments.k_map"},
   });

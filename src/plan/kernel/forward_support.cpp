@@ -34,7 +34,7 @@ std::string unsupported_everywhere(const SpecFacts& spec) {
   if (spec.topk > 0 && spec.mla != Mla::kDecode) {
     return missing("lists of keys (topk) but those of absorbed MLA (mla: decode)");
   }
-  if (spec.own_rope) {
+  if (spec.separate_rope) {
     const Dtype rope = *spec.rope_dtype;
     if (spec.arch == Arch::kSm90a) {
       return missing(

@@ -22,11 +22,11 @@ struct RowReach {
 /// What a mask bounds of them. `next` is the index among a launch's numbers of the first of its
 /// own; of the node's own ones `number` says what the launch has.
 RowReach reach_of(const MaskSpec& mask, const std::vector<double>& given, std::size_t& next) {
-  const auto number = [&](std::int64_t of_spec) -> std::int64_t {
-    const double of_launch = mask.constant || next >= given.size() ? 0 : given[next];
+  const auto number = [&](std::int64_t spec_number) -> std::int64_t {
+    const double launch_number = mask.constant || next >= given.size() ? 0 : given[next];
     ++next;
     // NOTE: the launch's number may be any yet, not a number among them.
-    const double value = of_launch != 0 ? of_launch : static_cast<double>(of_spec);
+    const double value = launch_number != 0 ? launch_number : static_cast<double>(spec_number);
     const bool bounds = value > 0 && value < static_cast<double>(RowReach::kAny);
     return bounds ? static_cast<std::int64_t>(value) : RowReach::kAny;
   };

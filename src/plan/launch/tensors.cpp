@@ -273,7 +273,7 @@ Result<LaunchTensors> launch_tensors(const SpecFacts& spec, const LaunchShapes& 
     tensors.k.dtype = Dtype::kU8;
     tensors.k.depth = kDsv32RowBytes;
   }
-  if (spec.own_rope) {
+  if (spec.separate_rope) {
     const int depth = spec.qk_depth - qk_depth;
     tensors.q_rope = {Buffer::kQRope, *spec.rope_dtype, q_batch, q_rows, spec.num_q_heads,
                       depth,          shapes.q_rope};

@@ -43,13 +43,13 @@ void add_mla_barriers(const MlaReaders& readers, MlaPlan& plan) {
   BarrierList& barriers = plan.barriers;
   // One thread publishes what TMA will bring, where threads copy each does.
   constexpr int kProducer = 1;
-  const int of_k = !tiles.row_copies ? kProducer : kCopyThreads / (tiles.loads_apart ? 2 : 1);
+  const int k_arrivals = !tiles.row_copies ? kProducer : kCopyThreads / (tiles.loads_apart ? 2 : 1);
   const int blocks = mla_blocks(spec);
   const int latent = mla_latent_blocks(spec);
   // Which keys of a tile are listed is said with the block that comes first, by a lane of each warp
   // that copies.
   const int first = latent < blocks ? latent : 0;
-  const int first_of_v = tiles.own_v() ? blocks : 0;
+  const int first_of_v = tiles.separate_v() ? blocks : 0;
   barriers.add_group("kBarWorkFull", "work full", kProducer);
   barriers.add_group("kBarWorkEmpty", "work empty", readers.work);
   barriers.add_group("kBarQFull", "Q block {} full", kProducer, blocks);
@@ -57,31 +57,31 @@ void add_mla_barriers(const MlaReaders& readers, MlaPlan& plan) {
   const auto add_tiles = [&](const char* constant, const char* state, const auto& arrivals) {
     barriers.start(constant);
     for (int stage = 0; stage < tiles.barrier_stages(); ++stage) {
-      for (int block = 0; block < (tiles.own_v() ? blocks + latent : blocks); ++block) {
-        const int of_v = block - first_of_v;
-        const bool own_v = tiles.own_v() && of_v >= 0;
-        barriers.add(
-            fmt::format("{} {} block {} {}", own_v ? "V" : "K", stage, own_v ? of_v : block, state),
-            arrivals(block, spec.topk > 0 && block == first));
+      for (int block = 0; block < (tiles.separate_v() ? blocks + latent : blocks); ++block) {
+        const int v_block = block - first_of_v;
+        const bool separate_v = tiles.separate_v() && v_block >= 0;
+        barriers.add(fmt::format("{} {} block {} {}", separate_v ? "V" : "K", stage,
+                                 separate_v ? v_block : block, state),
+                     arrivals(block, spec.topk > 0 && block == first));
       }
     }
   };
   add_tiles("kBarKvFull", "full", [&](int block, bool listed) {
     // What a warp has upcast it stores, and says so once; the rope's part is copied.
-    const int copied = block < tiles.upcast_blocks ? kCopyWarps : of_k;
+    const int copied = block < tiles.upcast_blocks ? kCopyWarps : k_arrivals;
     return listed ? copied + kCopyWarps : copied;
   });
   add_tiles("kBarKvEmpty", "empty", [&](int block, bool listed) {
     // Its columns in V; of K that is not V they are none.
-    const int of_v = block - first_of_v;
-    const bool is_v = of_v >= 0 && of_v < latent;
+    const int v_block = block - first_of_v;
+    const bool is_v = v_block >= 0 && v_block < latent;
     // Of an odd number of blocks both halves of O have the one in the middle.
-    const bool middle = latent % 2 != 0 && of_v == latent / 2;
-    const int of_block = !is_v ? readers.rope : middle ? readers.middle_block : readers.latent;
-    return listed ? of_block + readers.listed : of_block;
+    const bool middle = latent % 2 != 0 && v_block == latent / 2;
+    const int block_readers = !is_v ? readers.rope : middle ? readers.middle_block : readers.latent;
+    return listed ? block_readers + readers.listed : block_readers;
   });
   if (tiles.spec->lengths_differ && !tiles.row_copies) {
-    const std::string tail = tiles.own_v() ? "V" : "K";
+    const std::string tail = tiles.separate_v() ? "V" : "K";
     barriers.add_group("kBarTail",
                        tail + (tiles.stage_loaders > 1 ? " {} tail full" : " tail full"), kProducer,
                        tiles.stage_loaders);
@@ -95,8 +95,8 @@ void lay_out_mla_smem(const MlaOwnMemory& own, MlaPlan& plan) {
   MemoryLayout& smem = plan.smem;
   smem.add(kQ, own.q_name, mla_tile_bytes(spec));
   for (int i = 0; i < tiles.num_stages; ++i) {
-    smem.add(kK, fmt::format("{} {}", tiles.own_v() ? "K" : "K and V", i), mla_tile_bytes(spec), 1,
-             i);
+    smem.add(kK, fmt::format("{} {}", tiles.separate_v() ? "K" : "K and V", i),
+             mla_tile_bytes(spec), 1, i);
     smem.add(kV, fmt::format("V {}", i), mla_own_v_bytes(spec), 1, i);
   }
   smem.add(kP, "P", own.p_bytes);
@@ -136,7 +136,7 @@ Status fill_mla_kernel(const MlaPlan& mla, const char* header, int threads, Cons
     return spec::invalid("tuning.num_stages", "{} stages need {} of a CTA's {} bytes of memory",
                          tiles.num_stages, kernel.smem_bytes, most);
   }
-  kernel.entry = tiles.own_v() ? "attnjit_deep_forward" : "attnjit_mla_decode";
+  kernel.entry = tiles.separate_v() ? "attnjit_deep_forward" : "attnjit_mla_decode";
   kernel.kernel_header = header;
   kernel.threads = threads;
   kernel.cluster = tiles.cluster;

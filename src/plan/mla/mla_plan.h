@@ -65,7 +65,7 @@ Status choose_mla_tiles(const std::vector<Knob<MlaTiles>>& knobs, const char* ge
   if (tuned == nullptr) return {};
   return apply_knobs(knobs,
                      fmt::format("an {} plan of {}", generation,
-                                 plan.tiles.own_v() ? "head_dim above 256" : "absorbed MLA"),
+                                 plan.tiles.separate_v() ? "head_dim above 256" : "absorbed MLA"),
                      *tuned, plan.tiles);
 }
 

@@ -34,7 +34,7 @@ std::vector<LaunchNumber> numbers_of(const MlaTiles& tiles) {
   if (tiles.stream_k) numbers.push_back(kUniformSplits);
   if (tiles.cluster_reduces) numbers.push_back(kClusterReduced);
   if (tiles.row_copies) numbers.insert(numbers.end(), {kNumPages, kKPageBytes, kKRowBytes});
-  if (tiles.row_copies && tiles.own_v()) {
+  if (tiles.row_copies && tiles.separate_v()) {
     numbers.insert(numbers.end(), {kKHeadBytes, kVPageBytes, kVRowBytes, kVHeadBytes});
   }
   return numbers;
@@ -130,7 +130,7 @@ MlaTiles mla_tiles(const ResolvedSpec& resolved) {
                      !spec.decodes(MlaTiles::kRows) && spec.rising;
   // As of sm_90a's decodes: nobody comes back for what was not asked for. But where a sequence has
   // several query tiles, the next block of each row is wanted soon, by all of them.
-  tiles.l2_bytes = !tiles.own_v() && (1 << mla_head_shift(spec)) > MlaTiles::kRows ? 256 : 128;
+  tiles.l2_bytes = !tiles.separate_v() && (1 << mla_head_shift(spec)) > MlaTiles::kRows ? 256 : 128;
   return tiles;
 }
 
@@ -198,7 +198,7 @@ std::string mla_unsupported_reason(const ResolvedSpec& resolved) {
 
 void add_mla_constants(const MlaTiles& tiles, Constants& constants) {
   const SpecFacts& spec = *tiles.spec;
-  constants.add("kOwnV", tiles.own_v());
+  constants.add("kSeparateV", tiles.separate_v());
   constants.add("kLoadsApart", tiles.loads_apart);
   constants.add("kTwoReaders", tiles.two_readers);
   constants.add("kStageLoaders", tiles.stage_loaders);
@@ -236,12 +236,12 @@ std::vector<KernelParameter> mla_parameters(const KernelPlan& plan, const MlaTil
   const SpecFacts& spec = plan.spec;
   std::vector<TensorMapId> maps{TensorMapId::kQ};
   if (!tiles.row_copies) maps.push_back(TensorMapId::kK);
-  if (!tiles.row_copies && tiles.own_v()) maps.push_back(TensorMapId::kV);
+  if (!tiles.row_copies && tiles.separate_v()) maps.push_back(TensorMapId::kV);
   std::vector<KernelParameter> parameters = forward_parameters(plan, maps, numbers_of(tiles));
   using enum BufferId::Kind;
   if (!spec.ragged) parameters.push_back(forward_array(plan, kO, "unsigned char"));
   if (tiles.row_copies) parameters.push_back(forward_array(plan, kK, "const unsigned char"));
-  if (tiles.row_copies && tiles.own_v()) {
+  if (tiles.row_copies && tiles.separate_v()) {
     parameters.push_back(forward_array(plan, kV, "const unsigned char"));
   }
   add_partial_parameters(plan, parameters);

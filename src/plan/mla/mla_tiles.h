@@ -44,7 +44,7 @@ struct MlaTiles {
 
   int rows() const { return kRows * cluster; }
   /// V is a tensor of its own.
-  bool own_v() const { return spec->head_dim_above_256; }
+  bool separate_v() const { return spec->head_dim_above_256; }
   /// KV tiles of each partition; 0: the launch says how many there are.
   int partition_tiles() const { return spec->partition_keys / kKeys; }
   /// Warps that load keep in shared memory where their lists of work stand.

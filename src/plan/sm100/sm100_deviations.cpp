@@ -78,13 +78,13 @@ void compare_correction(const Fa4Config& reference, const Sm100Variant& body,
 }
 
 // What the roles have of registers, where the reference's have these.
-void compare_roles(const std::array<int, 3>& of_reference, Sm100Plan& plan) {
+void compare_roles(const std::array<int, 3>& reference_registers, Sm100Plan& plan) {
   const auto registers = [&](Sm100Role::Id id) { return registers_of(plan, id); };
   using Id = Sm100Role::Id;
   compare(0, plan, "registers of the ", "what the roles use: no role spills", plan.deviations,
-          std::tuple{"softmax warps", of_reference[0], registers_of(plan, std::nullopt)},
-          std::tuple{"correction warps", of_reference[1], registers(Id::kCorrection)},
-          std::tuple{"MMA and load warps", of_reference[2], registers(Id::kMma)});
+          std::tuple{"softmax warps", reference_registers[0], registers_of(plan, std::nullopt)},
+          std::tuple{"correction warps", reference_registers[1], registers(Id::kCorrection)},
+          std::tuple{"MMA and load warps", reference_registers[2], registers(Id::kMma)});
   compare(0, plan, "registers of the ",
           plan.softmax_warpgroups == 2 ? "they are in the warpgroup of the MMA and load warps, and "
                                          "setmaxnreg wants one value for a warpgroup"

@@ -213,7 +213,7 @@ bool sm100_may_choose_pairs(const ResolvedSpec& resolved, ConfigKind kind,
   const bool dual_in_pairs = spec.qk_depth > kSm100Pairless && kind != ConfigKind::kMla;
   PlanOptions in_pairs = options;
   in_pairs.pair_cta = true;
-  return !options.pair_cta && !options.num_qo && !spec.own_rope &&
+  return !options.pair_cta && !options.num_qo && !spec.separate_rope &&
          sm100_has_single_accumulator(spec, in_pairs, kind) == single_accumulator &&
          !splits(spec) && (single_accumulator || dual_in_pairs) && sm100_pairs_by_default(resolved);
 }

@@ -98,7 +98,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   }
   constants.add("kUpcastWarps", spec.upcasts_kv ? kSm100UpcastWarps : 0);
   if (!spec.upcasts_kv) constants.add("kUpcastRegisters", 0);
-  constants.add("kOwnRope", spec.own_rope);
+  constants.add("kSeparateRope", spec.separate_rope);
   constants.add("kRopeBf16", spec.rope_dtype == Dtype::kBf16);
   constants.add("kBoxRows", box_rows(sm100));
   constants.add("kMapBits", sm100.mapped && map_has_bits(spec));
@@ -164,7 +164,7 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
        "S of a KV tile takes the columns of the P that the product issued before it reads "
        "(templates/sm100/mma.cuh, Products::qk); a wait for that product between the two would "
        "leave the tensor cores idle for its latency, twice a KV tile"}};
-  if (spec.own_rope) {
+  if (spec.separate_rope) {
     plan.waivers.front().reason +=
         "; and the products of the rope parts add to an S that products of another kind began "
         "(Products::add_rope)";
@@ -175,7 +175,7 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
   const std::vector<LaunchNumber> numbers = numbers_of(plan.spec, sm100);
   std::span<const TensorMapId> maps = kForwardMaps;
   if (loads_by_threads(sm100)) maps = kRowMaps;
-  if (spec.own_rope) maps = kRopeMaps;
+  if (spec.separate_rope) maps = kRopeMaps;
   kernel.parameters = forward_parameters(plan, maps, numbers);
   if (loads_by_threads(sm100)) add_key_parameters(plan, kernel.parameters);
   if (sm100.cuts) {

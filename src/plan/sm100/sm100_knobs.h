@@ -78,24 +78,24 @@ Sm100Knob::Values tries(const Sm100Plan& /*plan*/) {
 }
 /// What the first body has.
 template <auto kMember>
-std::int64_t of_body(const Sm100Plan& plan) {
+std::int64_t body_value(const Sm100Plan& plan) {
   return std::int64_t{std::invoke(kMember, plan.variants.front())};
 }
 template <auto kMember>
-std::int64_t of_plan(const Sm100Plan& plan) {
+std::int64_t plan_value(const Sm100Plan& plan) {
   return std::int64_t{plan.*kMember};
 }
 
 // NOTE: `attnjit tune` tries what stands here and nothing else, in this order.
 inline constexpr Sm100Knob kSm100Knobs[] = {
-    {"BN", &Sm100Tuning::BN, false, &of_body<&Sm100Variant::BN>, &tries<64, 96, 128, 160>},
-    {"use_fused_kv", &Sm100Tuning::use_fused_kv, false, &of_body<&Sm100Variant::use_fused_kv>,
+    {"BN", &Sm100Tuning::BN, false, &body_value<&Sm100Variant::BN>, &tries<64, 96, 128, 160>},
+    {"use_fused_kv", &Sm100Tuning::use_fused_kv, false, &body_value<&Sm100Variant::use_fused_kv>,
      &tries<0, 1>},
-    {"num_kv_stages", &Sm100Tuning::num_kv_stages, true, &of_body<&Sm100Variant::num_kv_stages>,
+    {"num_kv_stages", &Sm100Tuning::num_kv_stages, true, &body_value<&Sm100Variant::num_kv_stages>,
      &tries<2, 3, 4, 5, 6, 8, 10, 12>},
-    {"exp2_fma_pairs", &Sm100Tuning::exp2_fma_pairs, true, &of_plan<&Sm100Plan::exp2_fma_pairs>,
-     &polynomial_shares, &Sm100Plan::exp2_fma_pairs, &of_plan<&Sm100Plan::exp2_pairs>},
-    {"persistent", &Sm100Tuning::persistent, true, &of_plan<&Sm100Plan::persistent>,
+    {"exp2_fma_pairs", &Sm100Tuning::exp2_fma_pairs, true, &plan_value<&Sm100Plan::exp2_fma_pairs>,
+     &polynomial_shares, &Sm100Plan::exp2_fma_pairs, &plan_value<&Sm100Plan::exp2_pairs>},
+    {"persistent", &Sm100Tuning::persistent, true, &plan_value<&Sm100Plan::persistent>,
      [](const Sm100Plan& plan) {
        // In pairs no tile is stolen, but where a row may choose pairs it may choose none.
        const bool steals_tiles = plan.can_steal_tiles || (plan.can_persist && plan.can_pair);
@@ -112,17 +112,17 @@ inline constexpr Sm100Knob kSm100Knobs[] = {
      [](const Sm100Plan& plan) {
        return plan.can_pair ? Sm100Knob::Values{0, 1} : Sm100Knob::Values{};
      }},
-    {"num_qo", &Sm100Tuning::num_qo, false, &of_body<&Sm100Variant::num_qo>,
+    {"num_qo", &Sm100Tuning::num_qo, false, &body_value<&Sm100Variant::num_qo>,
      [](const Sm100Plan& plan) {
        return plan.can_choose_num_qo ? Sm100Knob::Values{1, 2} : Sm100Knob::Values{};
      }},
     {"pv_first_quarters", &Sm100Tuning::pv_first_quarters, true,
-     &of_plan<&Sm100Plan::pv_first_quarters>,
+     &plan_value<&Sm100Plan::pv_first_quarters>,
      // By the clock one and two quarters gain nowhere (docs/performance-sm100.md).
      &tries<3, 4>},
-    {"num_pv_stages", &Sm100Tuning::num_pv_stages, true, &of_body<&Sm100Variant::num_pv_stages>,
+    {"num_pv_stages", &Sm100Tuning::num_pv_stages, true, &body_value<&Sm100Variant::num_pv_stages>,
      nullptr},
-    {"num_qk_stages", &Sm100Tuning::num_qk_stages, false, &of_body<&Sm100Variant::num_qk_stages>,
+    {"num_qk_stages", &Sm100Tuning::num_qk_stages, false, &body_value<&Sm100Variant::num_qk_stages>,
      nullptr},
     {"softmax_registers", &Sm100Tuning::softmax_registers, true,
      [](const Sm100Plan& plan) { return registers_of(plan, std::nullopt); }, nullptr},

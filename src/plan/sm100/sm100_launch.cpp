@@ -97,9 +97,9 @@ bool prefers_1q(const Sm100Plan& sm100, const SpecFacts& spec, const LaunchShape
 struct QueryTiles {
   bool one_query = false;  ///< a CTA has one query tile, or as many as the body says
   const Sm100Variant* body = nullptr;
-  std::int64_t heads = 0;        ///< or groups of heads that share tiles
-  std::int64_t of_sequence = 0;  ///< query tiles of the longest sequence
-  std::int64_t of_head = 0;      ///< of all sequences: no fewer than there can be
+  std::int64_t heads = 0;           ///< or groups of heads that share tiles
+  std::int64_t sequence_tiles = 0;  ///< query tiles of the longest sequence
+  std::int64_t head_tiles = 0;      ///< of all sequences: no fewer than there can be
 };
 
 // `partitions`: of the launch.
@@ -113,8 +113,8 @@ QueryTiles query_tiles(const KernelPlan& plan, const LaunchShapes& shapes,
   tiles.body = tiles.one_query ? &bodies.back() : &bodies.front();
   tiles.heads = tiles.body->fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads;
   const std::int64_t rows = tiles.body->BM_eff * plan.sm100->cluster;
-  tiles.of_sequence = (std::int64_t{shapes.q_len} + rows - 1) / rows;
-  tiles.of_head = tiles_of_head(spec, shapes, rows);
+  tiles.sequence_tiles = (std::int64_t{shapes.q_len} + rows - 1) / rows;
+  tiles.head_tiles = tiles_of_head(spec, shapes, rows);
   return tiles;
 }
 
@@ -130,7 +130,7 @@ std::int32_t sm100_partitions(const KernelPlan& plan, const LaunchShapes& shapes
   constexpr std::int32_t kSome = 2;
   const QueryTiles tiles = query_tiles(plan, shapes, device, kSome);
   const Sm100Variant& body = *tiles.body;
-  SplitWork work = split_work(spec, shapes, tiles.of_head, tiles.heads, body.BN);
+  SplitWork work = split_work(spec, shapes, tiles.head_tiles, tiles.heads, body.BN);
   work.kv_tile_bytes = static_cast<double>(body.k_stage_bytes + body.v_stage_bytes) *
                        size_of(spec.type_of_kv()) / size_of(spec.qkv_dtype);
   work.tile_flop = 2.0 * static_cast<double>(body.BM * body.BN) * (spec.qk_depth + spec.ov_depth);
@@ -156,16 +156,16 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
   const QueryTiles tiles = query_tiles(plan, shapes, request.device, request.parts.partitions);
   const Sm100Variant& body = *tiles.body;
   const std::int64_t heads = tiles.heads;
-  const std::int64_t m_tiles = tiles.of_sequence;
+  const std::int64_t m_tiles = tiles.sequence_tiles;
   // NOTE: divided, not multiplied: the product of four such numbers overflows 64 bits.
   const std::int64_t most = kMaxTiles / plan.sm100->cluster;
-  if (tiles.of_head > most || tiles.of_head > most / heads / request.parts.partitions) {
+  if (tiles.head_tiles > most || tiles.head_tiles > most / heads / request.parts.partitions) {
     return spec::invalid("batch", "batch {} x {} heads x {} query tiles x {} partitions exceed {}",
                          shapes.batch, heads, m_tiles, request.parts.partitions, most);
   }
   const auto total_heads = static_cast<std::int32_t>(heads * (spec.ragged ? 1 : shapes.batch));
   const auto total_tiles =
-      static_cast<std::int32_t>(tiles.of_head * heads * request.parts.partitions);
+      static_cast<std::int32_t>(tiles.head_tiles * heads * request.parts.partitions);
   std::int32_t section_heads = 1;
   // Sequences of one length, or of many.
   const bool even = !contains(spec.mask, MaskSpec::Kind::kCausal) && !spec.lengths_differ;

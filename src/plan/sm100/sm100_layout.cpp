@@ -65,7 +65,7 @@ void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
     add("kBarQProd", fmt::format("Q{}_prod", i), qk_stages, 1);
   }
   if (!tile.plan->one_work_tile()) {
-    barriers.add_group("kBarQCons", "Q{}_cons", tile.own_o ? 1 : 2, num_qo);
+    barriers.add_group("kBarQCons", "Q{}_cons", tile.separate_o ? 1 : 2, num_qo);
   }
   if (variant.use_fused_kv) {
     barriers.start("kBarVProd");
@@ -79,7 +79,7 @@ void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
     add("kBarVCons", "V_cons", stages, 1);
   }
   barriers.add_group("kBarOProd", "O{}_prod", 1, accumulators);
-  if (tile.own_o) {
+  if (tile.separate_o) {
     add("kBarOStaged", "O_staged", kSm100OBuffers, 4);
     const std::int64_t blocks =
         num_qo * ceil_div(tile.spec->ov_depth * size_of(tile.spec->o_dtype), 128);
@@ -199,7 +199,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   // One more than half of an even number of slots: with one query tile two Ks follow one another at
   // the begin of a work tile.
   v.num_rope_buffers = fused && v.rope_depth() > 0 ? slots / 2 + 1 : 0;
-  v.num_o_buffers = tile.own_o ? kSm100OBuffers : 0;
+  v.num_o_buffers = tile.separate_o ? kSm100OBuffers : 0;
   v.num_k_scale_bufs =
       tile.spec->key_scales ? kKeyScalesBuffers * (tile.single_accumulator() ? 1 : 2) : 0;
   // P V begins on a part of the tile while the rest is still exponentiated.
@@ -215,7 +215,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   const std::int64_t q_bytes = v.BM * (nope_columns * q + v.rope_depth() * tile.rope_size());
   // O takes the place of its query tile, in blocks of 128 bytes of columns, or has buffers.
   const std::int64_t o_row_bytes = align_up(tile.spec->ov_depth * size_of(tile.spec->o_dtype), 128);
-  const std::int64_t o_bytes = tile.own_o ? 0 : v.BM * o_row_bytes;
+  const std::int64_t o_bytes = tile.separate_o ? 0 : v.BM * o_row_bytes;
   smem.add(Region::kQ, "Q", std::max(q_bytes, o_bytes),
            std::max<std::int64_t>(tile_alignment, 1024));
   const std::int64_t q_end = smem.end_of_last();
@@ -233,7 +233,7 @@ Sm100Variant lay_out_fa4(const Sm100LayoutRequest& tile, std::int64_t slots, boo
   smem.add(Region::kWork, "work", work_bytes(tile), 16);
   lay_out_barriers(v, tile);
   smem.add(Region::kBarriers, "barriers", v.barriers.bytes(), 8);
-  for (std::int64_t i = 0; !tile.own_o && i < tile.num_qo; ++i) {
+  for (std::int64_t i = 0; !tile.separate_o && i < tile.num_qo; ++i) {
     v.smem_overlays.push_back({fmt::format("O{}", i), i * q_end / tile.num_qo,
                                o_bytes / tile.num_qo, "every Q K^T of the query tile is done"});
   }
@@ -260,8 +260,8 @@ void add_tensor_maps(Sm100Plan& plan) {
   const std::int64_t swizzle_bytes = plan.swizzle_bytes;
   const Dtype dtype = spec.qkv_dtype;
   const std::int64_t columns = swizzle_bytes / size_of(spec.qkv_dtype);
-  const bool own_rope = variant.rope_depth() > 0 && spec.own_rope;
-  const std::int64_t qk_columns = own_rope ? variant.padded_ov_depth : variant.padded_qk_depth;
+  const bool separate_rope = variant.rope_depth() > 0 && spec.separate_rope;
+  const std::int64_t qk_columns = separate_rope ? variant.padded_ov_depth : variant.padded_qk_depth;
   const auto rows_map = [&](TensorMapId id, Dtype element, std::int64_t box_columns,
                             std::int64_t all_columns, int swizzle) {
     std::vector<MapAxis> axes{MapAxis::kDepth, MapAxis::kHead, MapAxis::kRow};
@@ -295,7 +295,7 @@ void add_tensor_maps(Sm100Plan& plan) {
   rows_map(TensorMapId::kQ, dtype, columns, qk_columns, swizzle);
   kv_map(TensorMapId::kK, dtype, columns, qk_columns / variant.num_qk_stages,
          variant.k_rows_per_cta(), swizzle);
-  if (own_rope) {
+  if (separate_rope) {
     const Dtype rope = *spec.rope_dtype;
     const int rope_swizzle = size_of(*spec.rope_dtype) == 1 ? 64 : 128;
     const std::int64_t rope_columns = rope_swizzle / size_of(*spec.rope_dtype);

@@ -35,7 +35,7 @@ struct Sm100LayoutRequest {
   std::int64_t BN = 0;  // NOLINT(readability-identifier-naming): the reference's name
   Sm100SplitOfP split_p;
   std::int64_t swizzle_bytes = 128;
-  bool own_o = false;              ///< O is staged in buffers of its own, beside Q
+  bool separate_o = false;         ///< O is staged in buffers of its own, beside Q
   std::int64_t max_qk_stages = 1;  ///< what K may be staged in
   bool exact_qk_stages = false;    ///< nothing but max_qk_stages will do
   // Where two bodies share their code they have one list of barriers: that of the larger.

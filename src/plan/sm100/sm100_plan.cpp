@@ -42,10 +42,10 @@ Result<Sm100Plan> plan_single_accumulator(const ResolvedSpec& resolved, ConfigKi
   tile.num_qo = 1;
   tile.pair_cta = pair;
   plan.cluster = tile.pair_cta ? 2 : 1;
-  const std::int64_t of_reference = depth512_args(spec, options).swizzle_mode;
+  const std::int64_t reference_swizzle = depth512_args(spec, options).swizzle_mode;
   PlanOptions chosen = options;
   chosen.pair_cta = tile.pair_cta;
-  tile.swizzle_bytes = sm100_swizzle(spec, chosen).value_or(of_reference);
+  tile.swizzle_bytes = sm100_swizzle(spec, chosen).value_or(reference_swizzle);
   plan.swizzle_bytes = tile.swizzle_bytes;
   tile.BN = sm100_single_accumulator_keys(tile.pair_cta);
   const Result<Sm100SplitOfP> split_p = sm100_choose_split_of_p(spec, tile.BN, tuned);
@@ -114,7 +114,7 @@ Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind
     ring = sm100_choose_ring(tile);
   }
   if (sm100_has_own_o(tile, tuned)) {
-    tile.own_o = true;
+    tile.separate_o = true;
     ring = sm100_ring_beside_o(tile);
   }
   const Result<Sm100Ring> chosen = sm100_tune_ring(tile, ring, tuned);

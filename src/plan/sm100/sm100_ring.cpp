@@ -83,7 +83,7 @@ Sm100Ring sm100_ring_beside_o(Sm100LayoutRequest tile) {
 }
 
 bool sm100_has_own_o(Sm100LayoutRequest tile, const Sm100Tuning& tuned) {
-  tile.own_o = true;
+  tile.separate_o = true;
   const Sm100Variant body = lay_out_fa4(tile, 4, false, 1);
   if (tile.num_qo != 2 || body.rope_depth() > 0 ||
       tile.spec->ov_depth * size_of(tile.spec->o_dtype) > 128 * kSm100OBuffers) {

@@ -22,7 +22,7 @@ std::string why_no_pair(const SpecFacts& spec, const Sm100Plan& sm100) {
   };
   if (sm100.published) return alone("partitions of the keys and packed keys are computed");
   if (sm100.spec->upcasts_kv) return alone("K and V are upcast");
-  if (spec.own_rope) return alone("a rope part of another type (rope_dtype) is multiplied");
+  if (spec.separate_rope) return alone("a rope part of another type (rope_dtype) is multiplied");
   if (sm100.row_copies()) {
     return alone(
         fmt::format("pages of {} rows, which hold no box of TMA, are copied", spec.page_size));
@@ -41,13 +41,13 @@ std::string why_no_pair(const SpecFacts& spec, const Sm100Plan& sm100) {
 }  // namespace
 
 std::optional<Error> sm100_check_shape(const SpecFacts& spec) {
-  const Dtype of_kv = spec.type_of_kv();
+  const Dtype kv_dtype = spec.type_of_kv();
   if (spec.ov_depth > spec.qk_depth) {
     return sm100_unsupported("ov_depth {} is above qk_depth {}", spec.ov_depth, spec.qk_depth);
   }
   for (const auto& [depth, dtype] :
        {std::pair{spec.qk_depth, spec.qkv_dtype}, std::pair{spec.ov_depth, spec.qkv_dtype},
-        std::pair{spec.qk_depth, of_kv}, std::pair{spec.ov_depth, of_kv},
+        std::pair{spec.qk_depth, kv_dtype}, std::pair{spec.ov_depth, kv_dtype},
         std::pair{spec.ov_depth, spec.o_dtype}}) {
     const int step = 16 / size_of(dtype);
     if (depth % step != 0) {
@@ -82,14 +82,14 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
     return fmt::format("the {} template has no {} yet", to_string(spec.arch), what);
   };
   if (std::string reason = unsupported_everywhere(spec); !reason.empty()) return reason;
-  if (spec.own_rope && spec.copies_rows) {
+  if (spec.separate_rope && spec.copies_rows) {
     return missing(fmt::format(
         "rope part of another type (rope_dtype) in pages of {} rows, which hold no box of TMA",
         spec.page_size));
   }
   // As many bytes as the rope part has elements: it is whole blocks of columns, and they are its.
   constexpr int kRopeSwizzleBytes = 64;
-  if (spec.own_rope && sm100.swizzle_bytes != kRopeSwizzleBytes) {
+  if (spec.separate_rope && sm100.swizzle_bytes != kRopeSwizzleBytes) {
     return missing(fmt::format(
         "rope part of another type (rope_dtype) beside blocks of {} bytes but {} (swizzle_bytes)",
         sm100.swizzle_bytes, kRopeSwizzleBytes));

@@ -32,7 +32,7 @@ void lay_out(Sm100MlaPlan& plan) {
   const MlaTiles& tiles = plan.tiles;
   // Products release what they read: of a latent block of K those of S and those of O, of V of
   // its own those of O.
-  const int latent = tiles.cluster * (tiles.own_v() ? 1 : 2);
+  const int latent = tiles.cluster * (tiles.separate_v() ? 1 : 2);
   add_mla_barriers({.work = kSoftmaxWarps + kProductWarps,
                     .q = 1,
                     .latent = latent,
@@ -61,7 +61,7 @@ void lay_out_tmem(const SpecFacts& spec, Sm100MlaPlan& plan) {
 /// are two tiles. NOTE: waits that are bounded are for the CTA's own barriers.
 int most_cluster_of(const ResolvedSpec& resolved, const MlaTiles& tiles) {
   const bool bounded = resolved.options().debug_waits.value_or(false);
-  const bool halves = tiles.own_v() || (1 << mla_head_shift(resolved)) > MlaTiles::kRows;
+  const bool halves = tiles.separate_v() || (1 << mla_head_shift(resolved)) > MlaTiles::kRows;
   return tiles.row_copies || bounded || !halves ? 1 : 2;
 }
 
@@ -70,15 +70,15 @@ int most_cluster_of(const ResolvedSpec& resolved, const MlaTiles& tiles) {
 /// would have no rows.
 bool clusters_by_default(const ResolvedSpec& resolved, const MlaTiles& tiles) {
   const SpecFacts& spec = resolved;
-  return tiles.own_v() && !spec.lengths_differ && !splits(spec) && !spec.decodes(MlaTiles::kRows) &&
-         most_cluster_of(resolved, tiles) > 1;
+  return tiles.separate_v() && !spec.lengths_differ && !splits(spec) &&
+         !spec.decodes(MlaTiles::kRows) && most_cluster_of(resolved, tiles) > 1;
 }
 
 /// What a tuning row may choose.
 std::vector<Knob<MlaTiles>> knobs_of(const ResolvedSpec& resolved, const MlaTiles& tiles) {
   // A tile is loaded while another is multiplied; where V has memory of its own, K while V is.
   std::vector<std::int64_t> stages;
-  for (int i = tiles.own_v() ? 1 : 2; i <= kMaxStages; ++i) stages.push_back(i);
+  for (int i = tiles.separate_v() ? 1 : 2; i <= kMaxStages; ++i) stages.push_back(i);
   std::vector<std::int64_t> clusters{1};
   if (most_cluster_of(resolved, tiles) > 1) clusters.push_back(2);
   return {{"num_stages", &MlaTiles::num_stages, std::move(stages)},
@@ -161,7 +161,7 @@ Result<Sm100MlaPlan> make_sm100_mla_plan(const ResolvedSpec& resolved, const Tun
   const SpecFacts& spec = resolved;
   Sm100MlaPlan plan;
   plan.tiles = mla_tiles(resolved);
-  plan.tiles.loads_apart = plan.tiles.own_v();
+  plan.tiles.loads_apart = plan.tiles.separate_v();
   plan.tiles.cluster = clusters_by_default(resolved, plan.tiles) ? 2 : 1;
   Status chosen =
       choose_mla_tiles(knobs_of(resolved, plan.tiles), "sm_100a", tuned, &lay_out, plan);

@@ -168,10 +168,10 @@ Status plan_sm90_launch(const KernelPlan& plan, const LaunchRequest& request,
                                 : tiles_of(plan, shapes, request.device, splits);
   const Sm90Plan& body = tiles.small_tiles ? *sm90.small_tile : sm90;
   const QueryTiling& tiling = tiles.tiling;
-  const std::int64_t of_heads = sm90.spec->lengths_differ
-                                    ? tiles_of_head(plan, shapes)
-                                    : tiling.m_tiles * std::int64_t{shapes.batch};
-  const auto parts = static_cast<std::int32_t>(of_heads * heads * request.parts.partitions);
+  const std::int64_t head_tiles = sm90.spec->lengths_differ
+                                      ? tiles_of_head(plan, shapes)
+                                      : tiling.m_tiles * std::int64_t{shapes.batch};
+  const auto parts = static_cast<std::int32_t>(head_tiles * heads * request.parts.partitions);
   const std::int32_t total_tiles =
       sm90.stream_k && !sm90.spec->lengths_differ ? parts / request.parts.partitions : parts;
   TileShares shares = deal_out(tiling.order == QueryTiling::Order::kPairs, tiling.m_tiles, parts,

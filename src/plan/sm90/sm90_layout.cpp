@@ -79,11 +79,11 @@ void add_barriers(const Sm90Plan& plan, BarrierList& barriers) {
   constexpr int kConsumerWarps = 4;
   const int copying_threads = sm90_copy_warps(plan) * 32;
   const int all_warps = kConsumerWarps * plan.num_consumers;
-  const int of_kv = plan.spec->copies_rows ? copying_threads : kProducer;
+  const int kv_arrivals = plan.spec->copies_rows ? copying_threads : kProducer;
   const bool rewrites = plan.num_raw_stages > 0;
   // Who copies rows publishes the tile by itself, and of rows how many keys there are.
   const int described = plan.spec->copies_rows && plan.block_sparse ? 1 : 0;
-  const int of_rows = plan.spec->copies_rows ? copying_threads + 1 : kProducer;
+  const int raw_arrivals = plan.spec->copies_rows ? copying_threads + 1 : kProducer;
   const auto add_q = [&](const char* constant, const char* state, int arrivals) {
     barriers.start(constant);
     for (int i = 0; i < plan.num_q_stages * plan.num_consumers; ++i) {
@@ -94,17 +94,18 @@ void add_barriers(const Sm90Plan& plan, BarrierList& barriers) {
   add_q("kBarQFull", "full", kProducer);
   add_q("kBarQEmpty", "empty", kConsumerWarps);
   barriers.add_group("kBarKFull", "K {} full",
-                     plan.spec->upcasts_kv ? kSm90KRewriters : of_kv + described, plan.num_stages);
+                     plan.spec->upcasts_kv ? kSm90KRewriters : kv_arrivals + described,
+                     plan.num_stages);
   barriers.add_group("kBarKEmpty", "K {} empty", all_warps, plan.num_stages);
-  barriers.add_group("kBarVFull", "V {} full", rewrites ? kSm90VRewriters : of_kv,
+  barriers.add_group("kBarVFull", "V {} full", rewrites ? kSm90VRewriters : kv_arrivals,
                      plan.num_v_stages);
   barriers.add_group("kBarVEmpty", "V {} empty", all_warps, plan.num_v_stages);
   if (rewrites) {
     const int stages = plan.num_raw_stages;
-    barriers.add_group("kBarRawVFull", "raw V {} full", of_rows, stages);
+    barriers.add_group("kBarRawVFull", "raw V {} full", raw_arrivals, stages);
     barriers.add_group("kBarRawVEmpty", "raw V {} empty", kSm90VRewriters, stages);
     if (plan.spec->upcasts_kv) {
-      barriers.add_group("kBarRawKFull", "raw K {} full", of_rows, stages);
+      barriers.add_group("kBarRawKFull", "raw K {} full", raw_arrivals, stages);
       barriers.add_group("kBarRawKEmpty", "raw K {} empty", kSm90KRewriters, stages);
     }
     if (plan.spec->key_scales) {

@@ -43,7 +43,7 @@ constexpr Sm90Row<bool> kStash[] = {
     // of another type.
     {{kChunked | kIdentity, kE4m3 | kTo64}, true},
     {{kChunked, kE4m3 | kTo64 | kKvLens}, true},
-    {{kChunked | kOwnO, kE4m3 | kTo64}, true},
+    {{kChunked | kODtypeDiffers, kE4m3 | kTo64}, true},
     {{kCuts | kTo192, kE4m3 | kTo128}, true},
     {{kCuts | kSliding | kLse | kTo64 | kThreeConsumers, kE4m3 | kRowCopies}, true},
     {{kTo64}, false},
@@ -53,7 +53,7 @@ constexpr Sm90Row<bool> kStash[] = {
     {{kKvLens | kBlockSparse, kE4m3 | kTo192}, true},
     {{kThreeConsumers | kSliding | kLse}, true},
     {{kThreeConsumers | kSliding | kHeadsApart}, true},
-    {{kThreeConsumers | kSliding | kOwnO}, true},
+    {{kThreeConsumers | kSliding | kODtypeDiffers}, true},
     {{kThreeConsumers | kSliding | kSplit}, true},
     {{kThreeConsumers | kKvLens | kBoxes, kE4m3}, true},
     {{kThreeConsumers | kKvLens | kCuts, kE4m3}, true},

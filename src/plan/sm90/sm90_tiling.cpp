@@ -28,9 +28,9 @@ double whole_from(double number) {
 class TileTimes {
  public:
   explicit TileTimes(const Sm90Rows& rows)
-      : shares_(rows.small_tiles      ? kOfSmallTiles
-                : rows.consumers == 3 ? kOfThree
-                                      : kOfTwo),
+      : shares_(rows.small_tiles      ? kSmallTiles
+                : rows.consumers == 3 ? kThreeConsumers
+                                      : kTwoConsumers),
         tile_keys_(rows.tile_keys) {}
 
   double of(std::int64_t groups, double keys) const {
@@ -46,9 +46,9 @@ class TileTimes {
  private:
   static constexpr double kOverhead = 256;
   using Shares = std::array<double, 4>;  // by the groups of a tile
-  static constexpr Shares kOfThree{0, 0.66, 0.8, 1};
-  static constexpr Shares kOfTwo{0, 1, 1};
-  static constexpr Shares kOfSmallTiles{0, 0.727, 0.727};
+  static constexpr Shares kThreeConsumers{0, 0.66, 0.8, 1};
+  static constexpr Shares kTwoConsumers{0, 1, 1};
+  static constexpr Shares kSmallTiles{0, 0.727, 0.727};
 
   Shares shares_;
   double tile_keys_;
@@ -178,17 +178,17 @@ double rising_time(const Sm90Rows& rows, const QueryTiling& tiling, const TileTi
   const std::int64_t ctas = std::clamp<std::int64_t>(tiles, 1, rows.ctas);
   deal.times.clear();
   std::int64_t left = rows.groups;
-  double of_head = 0;
+  double head_time = 0;
   for (std::int32_t rank = 0; rank < tiling.m_tiles; ++rank) {
     const std::int64_t groups = tiling.tile_groups + (rank >= tiling.first_tiles ? 1 : 0) +
                                 (rank >= tiling.second_tiles ? 1 : 0);
     const double time = times.of(groups, rows.keys - missing_keys(rows, left));
     if (time >= most) return most;
     left -= groups;
-    of_head += time;
+    head_time += time;
     deal.times.push_back(time);
   }
-  if (of_head * static_cast<double>(rows.heads) >= most * static_cast<double>(ctas)) return most;
+  if (head_time * static_cast<double>(rows.heads) >= most * static_cast<double>(ctas)) return most;
   deal.loads.assign(static_cast<std::size_t>(ctas), 0);
   double busiest = 0;
   std::int64_t dealt = 0;  // in this turn
@@ -212,12 +212,12 @@ double rising_time(const Sm90Rows& rows, const QueryTiling& tiling, const TileTi
 
 /// The time of all full tiles of a head.
 double time_of_head(const Sm90Rows& rows, const TileTimes& times) {
-  double of_head = 0;
+  double head_time = 0;
   for (std::int64_t left = rows.groups; left > 0; left -= rows.consumers) {
     const double keys = rows.keys - missing_keys(rows, left);
-    of_head += times.of(std::min<std::int64_t>(left, rows.consumers), keys);
+    head_time += times.of(std::min<std::int64_t>(left, rows.consumers), keys);
   }
-  return of_head;
+  return head_time;
 }
 
 QueryTiling best_of_growing_rows(const Sm90Rows& rows) {
@@ -266,12 +266,12 @@ QueryTiling sm90_tiling(const Sm90Rows& rows) {
 
 double sm90_stream_k_time(const Sm90Rows& rows) {
   const TileTimes times(rows);
-  const double of_head = rows.pair_tiles
-                             ? time_of_head(rows, times)
-                             : static_cast<double>(quotient_up(rows.groups, rows.consumers)) *
-                                   times.of(rows.consumers, rows.keys);
+  const double head_time = rows.pair_tiles
+                               ? time_of_head(rows, times)
+                               : static_cast<double>(quotient_up(rows.groups, rows.consumers)) *
+                                     times.of(rows.consumers, rows.keys);
   // A range begins and ends within a tile, and has a KV tile more than its share at most.
-  return of_head * static_cast<double>(rows.heads) / std::max(rows.ctas, 1) +
+  return head_time * static_cast<double>(rows.heads) / std::max(rows.ctas, 1) +
          times.of(rows.consumers, rows.tile_keys);
 }
 

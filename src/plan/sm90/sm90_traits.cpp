@@ -92,7 +92,7 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
               {kDecode, spec.decodes(kSm90ConsumerRows)},
               {kPaged, spec.page_size > 0},
               {kLse, spec.return_lse},
-              {kOwnO, spec.o_dtype != spec.qkv_dtype},
+              {kODtypeDiffers, spec.o_dtype != spec.qkv_dtype},
               {kNoMask, spec.mask.kind == Kind::kNull},
               {kCausal, spec.mask.kind == Kind::kCausal},
               {kSimple, simple},

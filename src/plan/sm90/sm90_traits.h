@@ -27,7 +27,7 @@ enum Sm90Trait : Sm90Traits {
   kDecode = 1ULL << 8,
   kPaged = 1ULL << 9,
   kLse = 1ULL << 11,
-  kOwnO = 1ULL << 12,  ///< O has another type than Q
+  kODtypeDiffers = 1ULL << 12,  ///< O has another type than Q
   // Its mask: none; causal; either; some. What hides more than causal does.
   kNoMask = 1ULL << 13,
   kCausal = 1ULL << 14,

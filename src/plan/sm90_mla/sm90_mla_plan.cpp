@@ -30,7 +30,7 @@ void lay_out(Sm90MlaPlan& plan) {
   // NOTE: not where K is upcast: consumers have no registers for it, and spilled 48 bytes; and a
   // CTA that upcasts for another one has that as its cluster's.
   tiles.cluster_reduces = tiles.stream_k && tiles.cluster == 1 && tiles.upcast_blocks == 0;
-  tiles.clusters_for_l2 = tiles.cluster == 1 && !tiles.own_v();
+  tiles.clusters_for_l2 = tiles.cluster == 1 && !tiles.separate_v();
   // One lane of each warp that read it releases memory; what V has not of K, such as the rope's
   // block, is of the warpgroup that makes S. What a CTA upcasts for the other, both release to
   // it.
@@ -56,7 +56,7 @@ std::vector<Knob<MlaTiles>> knobs_of(const MlaTiles& tiles) {
   // Even: the parity of a stage says whose tile it is. One of head_dim above 256 counts as two
   // (MlaTiles::barrier_stages).
   std::vector<std::int64_t> stages{2, 4, 6, 8};
-  if (tiles.own_v()) stages = {1, 2};
+  if (tiles.separate_v()) stages = {1, 2};
   std::vector<Knob<MlaTiles>> knobs{{"num_stages", &MlaTiles::num_stages, std::move(stages)}};
   if (most_cluster_of(*tiles.spec) > 1) knobs.push_back({"cluster", &MlaTiles::cluster, {1, 2}});
   return knobs;
@@ -80,7 +80,7 @@ Constants constants_of(const ResolvedSpec& resolved, const Sm90MlaPlan& plan) {
 void share_registers(const SpecFacts& spec, Sm90MlaPlan& plan) {
   const MlaTiles& tiles = plan.tiles;
   const bool one_box = !tiles.row_copies && tiles.box_keys == MlaTiles::kKeys;
-  const bool most = tiles.upcast_blocks > 0 || (tiles.row_copies && tiles.own_v());
+  const bool most = tiles.upcast_blocks > 0 || (tiles.row_copies && tiles.separate_v());
   // Consumers whose half of O is narrow leave more to those that load, and to those that upcast K.
   const bool narrow = spec.ov_depth <= 256;
   const bool least = one_box && !narrow;
@@ -114,7 +114,7 @@ Result<Sm90MlaPlan> make_sm90_mla_plan(const ResolvedSpec& resolved, const Tunin
   tiles = mla_tiles(resolved);
   tiles.two_readers = true;
   // V of its own is released in the order in which it is loaded.
-  tiles.stage_loaders = tiles.own_v() || tiles.row_copies ? 1 : 2;
+  tiles.stage_loaders = tiles.separate_v() || tiles.row_copies ? 1 : 2;
   tiles.cluster = most_cluster_of(spec);
   share_registers(spec, plan);
   Status chosen = choose_mla_tiles(knobs_of(tiles), "sm_90a", tuned, &lay_out, plan);
@@ -159,7 +159,7 @@ void add_sm90_mla(const SpecFacts& spec, const Sm90MlaPlan& plan, nlohmann::orde
   add_members(
       tiles, json, std::pair{"BM", MlaTiles::kRows}, std::pair{"BN", MlaTiles::kKeys},
       TILE(box_keys), std::pair{"num_consumers", kConsumers}, std::pair{"ctas_per_sm", 1},
-      TILE(num_stages), std::pair{"num_v_stages", tiles.own_v() ? tiles.num_stages : 0},
+      TILE(num_stages), std::pair{"num_v_stages", tiles.separate_v() ? tiles.num_stages : 0},
       std::pair{"num_q_stages", 1}, std::pair{"num_raw_stages", 0}, std::pair{"o_blocks", 0},
       std::pair{"ping_pong", false}, TILE(pair_tiles), std::pair{"kv_lens", spec.lengths_differ},
       std::pair{"dynamic_schedule", false}, TILE(row_copies), std::pair{"overlaps", true},

@@ -38,6 +38,12 @@ struct Knob {
   }
 };
 
+/// Values that are the same for every plan.
+template <std::int64_t... kValues, class Plan>
+std::vector<std::int64_t> tries(const Plan& /*plan*/) {
+  return {kValues...};
+}
+
 /// Applies a tuned choice. Errors: kInvalid, at tuning.NAME, for a name or value that `knobs`
 /// does not hold; `kernel` says in the message whose knobs they are.
 template <class Plan>

@@ -6,7 +6,6 @@
 
 #include "attnjit/plan.h"
 #include "plan/reference/fa4_config.h"
-#include "plan/sm100/sm100_knobs.h"
 #include "plan/sm100/sm100_plan.h"
 #include "plan/sm100/sm100_ring.h"
 

@@ -13,8 +13,8 @@
 #include "attnjit/result.h"
 #include "plan/reference/fa4_config.h"
 #include "plan/reference/reference_json.h"
-#include "plan/sm100/sm100_knobs.h"
 #include "plan/sm100/sm100_layout.h"
+#include "plan/sm100/sm100_plan.h"
 #include "spec/spec_facts.h"
 
 namespace attnjit {

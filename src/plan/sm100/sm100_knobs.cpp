@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a tuning row by the table of choices, and shows what a plan chose.
-#include "plan/sm100/sm100_knobs.h"
+#include "plan/sm100/sm100_plan.h"
 #include "spec/text.h"
 
 #include <fmt/format.h>

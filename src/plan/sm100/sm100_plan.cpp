@@ -11,7 +11,6 @@
 #include "plan/reference/reference_json.h"
 #include "plan/sm100/sm100_deviations.h"
 #include "plan/sm100/sm100_heuristics.h"
-#include "plan/sm100/sm100_knobs.h"
 #include "plan/sm100/sm100_layout.h"
 #include "plan/sm100/sm100_ring.h"
 #include "plan/sm100/sm100_roles.h"

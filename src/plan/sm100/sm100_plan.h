@@ -1,154 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sm100Plan: what the sm_100a and sm_103a kernel really uses. It takes its tiles from a reference
 // configuration (Fa4Config, MlaConfig, Depth512Config), owns every size, offset, barrier and
-// register budget of the kernel, and records each deviation with its reason.
+// register budget of the kernel, and records each deviation with its reason. Its knobs are what a
+// tuning row may choose of it.
 #pragma once
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "attnjit/launch.h"
 #include "attnjit/plan.h"
+#include "attnjit/result.h"
 #include "attnjit/tuning.h"
 #include "plan/kernel/fields.h"
-#include "plan/kernel/memory_layout.h"
+#include "plan/kernel/knobs.h"
 #include "plan/reference/reference_json.h"
+#include "plan/sm100/sm100_variant.h"
 #include "spec/spec_facts.h"
 
 namespace attnjit {
 
 // NOLINTBEGIN(readability-identifier-naming): the reference's names where it has one.
-
-/// A group of warps that does one job. All roles of a warpgroup have one register budget: PTX wants
-/// every warp of a warpgroup to execute the same setmaxnreg.
-struct Sm100Role {
-  enum class Id : std::uint8_t {
-    kSoftmax,
-    kSoftmax0,
-    kSoftmax1,
-    kCorrection,
-    kMma,
-    kLoad,
-    kStore,
-    kScheduler,
-    kUpcast
-  };
-  Id id = Id::kScheduler;
-  int first_warp = 0;
-  int num_warps = 0;
-  int registers = 0;  ///< per thread, after setmaxnreg
-};
-/// "softmax 0", "mma", ..
-std::string_view to_string(Sm100Role::Id id);
-
-/// Something that lives where other ranges lay before: bytes of shared memory or columns of tensor
-/// memory.
-struct Sm100Overlay {
-  std::string name;
-  std::int64_t begin = 0;
-  std::int64_t size = 0;
-  std::string when;  ///< why its place is free by then
-};
-
-/// A dimension of a tensor map.
-enum class MapAxis : std::uint8_t { kDepth, kGroup, kHead, kKvHead, kRow, kPageRow, kPage, kBatch };
-/// "depth", "kv_head", ..
-std::string_view to_string(MapAxis axis);
-
-/// The kind of a tensor map: everything but the run-time extents and strides.
-struct Sm100TensorMap {
-  TensorMapId id = TensorMapId::kQ;
-  Dtype dtype = Dtype::kBf16;
-  std::vector<MapAxis> axes;      ///< innermost first
-  std::vector<std::int64_t> box;  ///< elements along the axes
-  int swizzle = 128;              ///< bytes; 0: none
-  std::int64_t copies = 1;        ///< TMA instructions per tile
-};
-
-/// One body of the kernel: with two query tiles per CTA, or one.
-struct Sm100Variant {
-  std::int64_t num_qo = 2;
-  std::int64_t MMA_M = 0;
-  std::int64_t MMA_K = 0;
-  std::int64_t BM = 0;
-  std::int64_t BN = 0;
-  std::int64_t BM_eff = 0;
-  bool fuse_gqa = false;
-  std::int64_t qk_depth = 0;
-  std::int64_t ov_depth = 0;
-  std::int64_t padded_qk_depth = 0;
-  std::int64_t padded_ov_depth = 0;
-  std::int64_t qk_mma_depth = 0;  ///< what Q K^T contracts: qk_depth up to a multiple of MMA_K
-  std::int64_t num_kv_stages = 0;
-  std::int64_t num_qk_stages = 1;
-  bool use_fused_kv = false;
-  std::int64_t num_rope_buffers = 0;
-  std::int64_t num_k_scale_bufs = 0;
-  std::vector<std::int64_t> pv_keys;  ///< keys that each part of P V contracts
-  std::int64_t k_stage_bytes = 0;     ///< fused: of the slot that K and V share, rope apart
-  std::int64_t v_stage_bytes = 0;
-  std::int64_t num_o_buffers = 0;  ///< of a block of columns of O; 0: O is staged in Q's memory
-  MemoryLayout smem;
-  std::vector<Sm100Overlay> smem_overlays;
-  MemoryLayout tmem;  ///< a stage of S and of O for each softmax warpgroup
-  std::vector<Sm100Overlay> tmem_overlays;
-  /// `cons` barriers release memory, `prod` ones publish it.
-  BarrierList barriers;
-
-  std::int64_t cta_group() const { return MMA_M / 128; }
-  std::int64_t num_mbarriers() const { return barriers.size(); }
-  std::int64_t q_tile_rows() const { return BM / num_qo; }
-  std::int64_t rope_depth() const { return padded_qk_depth - padded_ov_depth; }
-  std::int64_t k_rows_per_cta() const { return BN / cta_group(); }
-  std::int64_t v_cols_per_cta() const { return padded_ov_depth / cta_group(); }
-  std::int64_t BK0() const { return padded_qk_depth / num_qk_stages; }
-  std::int64_t BK1() const { return BN; }
-  std::int64_t num_pv_stages() const { return static_cast<std::int64_t>(pv_keys.size()); }
-  std::int64_t tmem_used() const { return tmem.end_of_last(); }  ///< columns
-  std::int64_t tmem_allocated() const { return allocated_columns(tmem_used()); }
-  std::int64_t smem_bytes() const { return smem.end_of_last(); }  ///< dynamic
-};
-
-#define FIELD(member, constant) ATTNJIT_FIELD(Sm100Variant, member, constant)
-/// The fields of a body, in the order in which JSON shows them.
-inline constexpr Field<Sm100Variant> kSm100BodyFields[] = {
-    FIELD(num_qo, "kNumQo"),
-    FIELD(MMA_M, nullptr),
-    FIELD(MMA_K, nullptr),
-    FIELD(BM, "kTileM"),
-    FIELD(BN, "kTileN"),
-    FIELD(BK0, nullptr),
-    FIELD(BK1, nullptr),
-    FIELD(BM_eff, nullptr),
-    FIELD(q_tile_rows, nullptr),
-    FIELD(fuse_gqa, "kFuseGqa"),
-    FIELD(qk_depth, nullptr),
-    FIELD(ov_depth, nullptr),
-    FIELD(padded_qk_depth, nullptr),
-    FIELD(padded_ov_depth, nullptr),
-    FIELD(rope_depth, nullptr),
-    FIELD(qk_mma_depth, nullptr),
-    FIELD(k_rows_per_cta, nullptr),
-    FIELD(v_cols_per_cta, nullptr),
-    FIELD(use_fused_kv, "kFusedKv"),
-    FIELD(num_kv_stages, "kStages"),
-    FIELD(num_qk_stages, "kQkStages"),
-    FIELD(num_pv_stages, "kPvParts"),
-    FIELD(num_rope_buffers, "kRopeBuffers"),
-    FIELD(num_o_buffers, "kOBuffers"),
-    FIELD(num_k_scale_bufs, nullptr),
-    FIELD(pv_keys, nullptr),
-    FIELD(k_stage_bytes, "kKStageBytes"),
-    FIELD(v_stage_bytes, nullptr),
-    FIELD(tmem_used, nullptr),
-    FIELD(tmem_allocated, "kTmemColumns"),
-    FIELD(smem_bytes, nullptr),
-};
-#undef FIELD
 
 struct Sm100Plan {
   const SpecFacts* spec = nullptr;          ///< that it is of: the KernelPlan's
@@ -228,6 +109,115 @@ inline constexpr Field<Sm100Plan> kSm100Fields[] = {
 };
 #undef CONSTANT
 #undef FIELD
+
+/// A row's choices by name; what it leaves open is unset.
+struct Sm100Tuning {
+  using Choice = std::optional<std::int64_t>;
+  Choice BN;
+  Choice use_fused_kv;
+  Choice num_kv_stages;
+  Choice num_qk_stages;
+  Choice pv_first_quarters;
+  Choice num_pv_stages;
+  Choice exp2_fma_pairs;
+  Choice persistent;
+  Choice pair_cta;
+  Choice num_qo;
+  Choice softmax_registers;
+  Choice correction_registers;
+  Choice other_registers;
+
+  /// Errors: kInvalid for a name that the kernel has no choice of. `one_tile`: the kernel with one
+  /// O, whose tile and kind of ring are fixed.
+  static Result<Sm100Tuning> read(const TuningValues* values, bool one_tile);
+
+  /// Takes a choice within bounds and on a grid into `target`; nothing where it is unset. Errors:
+  /// kInvalid.
+  Status take(Choice Sm100Tuning::*choice, std::int64_t least, std::int64_t most, std::int64_t step,
+              std::int64_t& target) const;
+};
+
+/// An error of a choice: kInvalid, under its name.
+Error bad_choice_of(Sm100Tuning::Choice Sm100Tuning::*choice, std::string message);
+template <class... Args>
+Error bad_choice(Sm100Tuning::Choice Sm100Tuning::*choice, fmt::format_string<Args...> message,
+                 Args&&... args) {
+  return bad_choice_of(choice, fmt::format(message, std::forward<Args>(args)...));
+}
+
+struct Sm100Knob {
+  using Values = std::vector<std::int64_t>;
+  std::string_view name;
+  Sm100Tuning::Choice Sm100Tuning::*choice;
+  bool any_kernel;  ///< also the kernel with one O has it
+  std::int64_t (*chosen)(const Sm100Plan&);
+  Values (*to_try)(const Sm100Plan&);  ///< null: a row may choose it, `attnjit tune` does not
+  /// Where the plan has it, with nothing that follows from it: its place, and the most that a row
+  /// may choose.
+  std::int64_t Sm100Plan::*place = nullptr;
+  std::int64_t (*most)(const Sm100Plan&) = nullptr;
+};
+
+/// An eighth of a row's exponentials at a time, to a half.
+Sm100Knob::Values polynomial_shares(const Sm100Plan& plan);
+/// The registers per thread of the first role that is `id`, or whatever the first role is.
+std::int64_t registers_of(const Sm100Plan& plan, std::optional<Sm100Role::Id> id);
+
+/// What the first body has.
+template <auto kMember>
+std::int64_t body_value(const Sm100Plan& plan) {
+  return std::int64_t{std::invoke(kMember, plan.variants.front())};
+}
+template <auto kMember>
+std::int64_t plan_value(const Sm100Plan& plan) {
+  return std::int64_t{plan.*kMember};
+}
+
+// NOTE: `attnjit tune` tries what stands here and nothing else, in this order.
+inline constexpr Sm100Knob kSm100Knobs[] = {
+    {"BN", &Sm100Tuning::BN, false, &body_value<&Sm100Variant::BN>, &tries<64, 96, 128, 160>},
+    {"use_fused_kv", &Sm100Tuning::use_fused_kv, false, &body_value<&Sm100Variant::use_fused_kv>,
+     &tries<0, 1>},
+    {"num_kv_stages", &Sm100Tuning::num_kv_stages, true, &body_value<&Sm100Variant::num_kv_stages>,
+     &tries<2, 3, 4, 5, 6, 8, 10, 12>},
+    {"exp2_fma_pairs", &Sm100Tuning::exp2_fma_pairs, true, &plan_value<&Sm100Plan::exp2_fma_pairs>,
+     &polynomial_shares, &Sm100Plan::exp2_fma_pairs, &plan_value<&Sm100Plan::exp2_pairs>},
+    {"persistent", &Sm100Tuning::persistent, true, &plan_value<&Sm100Plan::persistent>,
+     [](const Sm100Plan& plan) {
+       // In pairs no tile is stolen, but where a row may choose pairs it may choose none.
+       const bool steals_tiles = plan.can_steal_tiles || (plan.can_persist && plan.can_pair);
+       return steals_tiles       ? Sm100Knob::Values{0, 1, 2}
+              : plan.can_persist ? Sm100Knob::Values{0, 1}
+                                 : Sm100Knob::Values{};
+     },
+     &Sm100Plan::persistent,
+     [](const Sm100Plan& plan) -> std::int64_t {
+       return plan.can_steal_tiles ? 2 : plan.can_persist ? 1 : 0;
+     }},
+    {"pair_cta", &Sm100Tuning::pair_cta, true,
+     [](const Sm100Plan& plan) { return std::int64_t{plan.cluster > 1}; },
+     [](const Sm100Plan& plan) {
+       return plan.can_pair ? Sm100Knob::Values{0, 1} : Sm100Knob::Values{};
+     }},
+    {"num_qo", &Sm100Tuning::num_qo, false, &body_value<&Sm100Variant::num_qo>,
+     [](const Sm100Plan& plan) {
+       return plan.can_choose_num_qo ? Sm100Knob::Values{1, 2} : Sm100Knob::Values{};
+     }},
+    {"pv_first_quarters", &Sm100Tuning::pv_first_quarters, true,
+     &plan_value<&Sm100Plan::pv_first_quarters>,
+     // By the clock one and two quarters gain nowhere (docs/performance-sm100.md).
+     &tries<3, 4>},
+    {"num_pv_stages", &Sm100Tuning::num_pv_stages, true, &body_value<&Sm100Variant::num_pv_stages>,
+     nullptr},
+    {"num_qk_stages", &Sm100Tuning::num_qk_stages, false, &body_value<&Sm100Variant::num_qk_stages>,
+     nullptr},
+    {"softmax_registers", &Sm100Tuning::softmax_registers, true,
+     [](const Sm100Plan& plan) { return registers_of(plan, std::nullopt); }, nullptr},
+    {"correction_registers", &Sm100Tuning::correction_registers, true,
+     [](const Sm100Plan& plan) { return registers_of(plan, Sm100Role::Id::kCorrection); }, nullptr},
+    {"other_registers", &Sm100Tuning::other_registers, true,
+     [](const Sm100Plan& plan) { return registers_of(plan, Sm100Role::Id::kMma); }, nullptr},
+};
 
 // NOLINTEND(readability-identifier-naming)
 

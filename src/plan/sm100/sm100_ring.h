@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "attnjit/result.h"
-#include "plan/sm100/sm100_knobs.h"
 #include "plan/sm100/sm100_layout.h"
+#include "plan/sm100/sm100_plan.h"
 
 namespace attnjit {
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "attnjit/result.h"
-#include "plan/sm100/sm100_knobs.h"
 #include "plan/sm100/sm100_plan.h"
 #include "spec/spec_facts.h"
 

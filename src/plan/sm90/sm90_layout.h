@@ -12,9 +12,6 @@ namespace attnjit {
 /// Of an SM, with what the system takes of a CTA's.
 inline constexpr std::int64_t kSm90SmSmemBytes = 233472;
 
-/// Stages of K, and of tiles that are rewritten, at most.
-inline constexpr int kSm90MaxStages = 6, kSm90MaxRawStages = 4;
-
 /// A CTA's share of an SM's shared memory.
 std::int64_t sm90_smem_room(const Sm90Plan& plan);
 

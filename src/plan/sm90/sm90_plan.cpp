@@ -20,42 +20,13 @@
 namespace attnjit {
 namespace {
 
-/// What a tuning row may choose.
 std::vector<Knob<Sm90Plan>> knobs_of(const Sm90Plan& plan) {
-  const bool transposes = plan.num_raw_stages > 0 && !plan.spec->upcasts_kv;  // e4m3
-  // A lane of the four warps that copy finds a row.
-  std::vector<std::int64_t> keys{64, 80, 96, 112, 128};
-  if (!plan.spec->copies_rows) keys.insert(keys.end(), {144, 160, 176, 192});
-  // A step of P is 32 keys.
-  if (transposes) keys = {64, 96, 128, 160, 192, 224};
-  // A lane upcasts a key.
-  if (plan.spec->upcasts_kv) keys = {64, 96, 128, 160, 192};
-  // A block of a map is whole tiles.
-  if (plan.mapped) std::erase_if(keys, [](std::int64_t one) { return kMapBlock % one != 0; });
-  std::vector<Knob<Sm90Plan>> all{
-      {"BN", &Sm90Plan::BN, std::move(keys)},
-      {"num_stages", &Sm90Plan::num_stages, {2, 3, 4, 5, kSm90MaxStages}},
-      {"num_q_stages", &Sm90Plan::num_q_stages, {1, 2}},
-  };
-  if (plan.num_consumers > 1) {
-    if (!plan.mapped && !plan.spec->upcasts_kv) {
-      all.push_back({"num_consumers", &Sm90Plan::num_consumers, {2, 3}});
-    }
-    all.push_back({"ping_pong", &Sm90Plan::ping_pong, {0, 1}});
+  std::vector<Knob<Sm90Plan>> knobs;
+  for (const Sm90Knob& one : kSm90Knobs) {
+    std::vector<std::int64_t> values = one.values(plan);
+    if (!values.empty()) knobs.push_back({one.name, one.member, std::move(values), one.old_name});
   }
-  if (plan.num_raw_stages > 0) {
-    all.push_back({"num_raw_stages",
-                   &Sm90Plan::num_raw_stages,
-                   {1, 2, 3, kSm90MaxRawStages},
-                   "num_row_stages"});
-  }
-  if (transposes) {
-    all.push_back({"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs, {0, 1, 2, 3, 4}});
-  }
-  all.push_back({"pair_tiles", &Sm90Plan::pair_tiles, {0, 1}});
-  if (plan.dynamic_schedule)
-    all.push_back({"dynamic_schedule", &Sm90Plan::dynamic_schedule, {0, 1}, "claims_work"});
-  return all;
+  return knobs;
 }
 
 /// Makes partitions of fixed keys whole KV tiles: the longest that are, up to the one chosen.
@@ -94,6 +65,19 @@ void complete(Sm90Plan& plan) {
 }
 
 }  // namespace
+
+Sm90Knob::Values sm90_tile_keys(const Sm90Plan& plan) {
+  // A lane of the four warps that copy finds a row.
+  Sm90Knob::Values keys{64, 80, 96, 112, 128};
+  if (!plan.spec->copies_rows) keys.insert(keys.end(), {144, 160, 176, 192});
+  // A step of P is 32 keys.
+  if (plan.transposes_v()) keys = {64, 96, 128, 160, 192, 224};
+  // A lane upcasts a key.
+  if (plan.spec->upcasts_kv) keys = {64, 96, 128, 160, 192};
+  // A block of a map is whole tiles.
+  if (plan.mapped) std::erase_if(keys, [](std::int64_t one) { return kMapBlock % one != 0; });
+  return keys;
+}
 
 std::vector<TuningKnob> sm90_knobs(const Sm90Plan& plan) {
   return chosen_knobs(knobs_of(plan), plan);

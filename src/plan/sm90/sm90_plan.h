@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 #include "attnjit/launch.h"
@@ -13,6 +16,7 @@
 #include "attnjit/tuning.h"
 #include "plan/kernel/fields.h"
 #include "plan/kernel/forward_support.h"
+#include "plan/kernel/knobs.h"
 #include "plan/kernel/memory_layout.h"
 #include "plan/launch/family_launch.h"
 #include "spec/spec_facts.h"
@@ -95,6 +99,11 @@ struct Sm90Plan {
   /// Whether parts of tiles that launches cut lie in slots of the CTAs
   /// (templates/common/cut_table.cuh). Partitions are then those CTAs.
   bool has_slots() const { return cuts || (stream_k && !spec->lengths_differ); }
+  /// Warps rewrite raw tiles: V of e4m3, which they transpose, or K and V, which they upcast.
+  bool rewrites_kv() const { return num_raw_stages > 0; }
+  bool transposes_v() const { return rewrites_kv() && !spec->upcasts_kv; }
+  bool has_consumers() const { return num_consumers > 1; }
+  bool may_have_three() const { return has_consumers() && !mapped && !spec->upcasts_kv; }
   /// O is f32, is staged nowhere, and leaves from registers.
   bool o_from_registers() const { return spec->o_dtype == Dtype::kF32; }
   /// Before the consumers: one loads, and rewrites V; where K is upcast, another one does that.
@@ -175,6 +184,42 @@ inline constexpr Field<Sm90Plan> kSm90Fields[] = {
 };
 #undef CONSTANT
 #undef FIELD
+
+/// Stages of K, and of tiles that are rewritten, at most.
+inline constexpr int kSm90MaxStages = 6, kSm90MaxRawStages = 4;
+
+/// What a tuning row may choose, and the values that it takes of a plan; none: that has no such
+/// choice.
+struct Sm90Knob {
+  using Values = std::vector<std::int64_t>;
+  std::string_view name;
+  std::variant<int Sm90Plan::*, bool Sm90Plan::*> member;
+  Values (*values)(const Sm90Plan&);
+  std::string_view old_name = {};
+};
+
+/// Keys of a KV tile.
+Sm90Knob::Values sm90_tile_keys(const Sm90Plan& plan);
+/// Of plans for which `kHas` holds.
+template <auto kHas, std::int64_t... kValues>
+Sm90Knob::Values tries_where(const Sm90Plan& plan) {
+  return std::invoke(kHas, plan) ? Sm90Knob::Values{kValues...} : Sm90Knob::Values{};
+}
+
+inline constexpr Sm90Knob kSm90Knobs[] = {
+    {"BN", &Sm90Plan::BN, &sm90_tile_keys},
+    {"num_stages", &Sm90Plan::num_stages, &tries<2, 3, 4, 5, kSm90MaxStages>},
+    {"num_q_stages", &Sm90Plan::num_q_stages, &tries<1, 2>},
+    {"num_consumers", &Sm90Plan::num_consumers, &tries_where<&Sm90Plan::may_have_three, 2, 3>},
+    {"ping_pong", &Sm90Plan::ping_pong, &tries_where<&Sm90Plan::has_consumers, 0, 1>},
+    {"num_raw_stages", &Sm90Plan::num_raw_stages,
+     &tries_where<&Sm90Plan::rewrites_kv, 1, 2, 3, kSm90MaxRawStages>, "num_row_stages"},
+    {"exp2_fma_pairs", &Sm90Plan::exp2_fma_pairs,
+     &tries_where<&Sm90Plan::transposes_v, 0, 1, 2, 3, 4>},
+    {"pair_tiles", &Sm90Plan::pair_tiles, &tries<0, 1>},
+    {"dynamic_schedule", &Sm90Plan::dynamic_schedule,
+     &tries_where<&Sm90Plan::dynamic_schedule, 0, 1>, "claims_work"},
+};
 
 /// Plans the kernel. `tuned` holds what a tuning row overrides, or is null. Errors: kInvalid for a
 /// tuned name or value that this plan cannot take.

@@ -34,7 +34,7 @@ class EvictedTest : public KernelTest {
     const MaskSpec listed =
         tree(Kind::kAnd, {window_of(80), expression_of("kv_idx % 3 != 1 || kv_idx + 5 > q_idx")});
     const MaskSpec expression = expression_of("kv_idx <= q_idx && q_idx - kv_idx < 64");
-    const MaskSpec mapped = tree(Kind::kAnd, {window_of(100), verify::custom_mask()});
+    const MaskSpec block_mask = tree(Kind::kAnd, {window_of(100), verify::custom_mask()});
     const auto with = [&](int depth, int page_size, bool ragged, const MaskSpec& mask) {
       return of_sequences(base_spec(arch_, 4, 4, depth, mask), page_size, ragged);
     };
@@ -75,7 +75,7 @@ class EvictedTest : public KernelTest {
         {eight_bit(Dtype::kE4m3, Scales::kToken, 16, false), {mixed}},
         {eight_bit(Dtype::kBf16, Scales::kHead, 16, true), {decodes}},
         {parts(16, 0, 1, window_of(50)), {decodes}},
-        {with(64, 5, true, mapped), {mixed}},
+        {with(64, 5, true, block_mask), {mixed}},
         {with(64, 16, true, expression), {mixed}},
         {absorbed(16, false), {drafts}},
         {sinks, {drafts}},
@@ -93,7 +93,7 @@ class EvictedTest : public KernelTest {
         {fixed_keys, {mixed}},
         {with(128, 1, true, chunks), {mixed}},
         {with(64, 1, true, expression), {mixed}},
-        {with(64, 16, true, mapped), {mixed}},
+        {with(64, 16, true, block_mask), {mixed}},
         {parts(3, 3, 4, window_of(50)), {drafts}},
         {eight_bit(Dtype::kBf16, Scales::kHead, 16, false), {mixed}},
         {eight_bit(Dtype::kE4m3, Scales::kToken, 3, false), {mixed}},

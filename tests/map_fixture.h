@@ -21,7 +21,7 @@ using Type = ParamSpec::Type;
 
 inline MaskSpec over_arrays(const std::string& code, std::vector<ParamSpec> params) {
   MaskSpec mask = mask_of(Kind::kCustom);
-  mask.custom.name = "mapped";
+  mask.custom.name = "block_mask";
   mask.custom.code = code;
   mask.custom.params = std::move(params);
   return mask;

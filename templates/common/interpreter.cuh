@@ -309,7 +309,7 @@ struct InterpretedMask : UntestedRows {
   /// NOTE: where no map is made nothing is said: a second interpreter would take registers.
   template <class Tile, class Params>
   ATTNJIT_DEVICE static IntRange tiles(const Tile& t, const Params& p) {
-    if constexpr (Tile::kMakesMap) {
+    if constexpr (Tile::kMakesBlockMask) {
       return interpret_ranges(*p.stack_code, stack_arrays(p), t);
     } else {
       return any_bool();

@@ -224,11 +224,11 @@ struct AddedMask : NullMask {};
 
 /// A mask as the kernel that makes its map asks it, which makes no scores.
 template <class Mask>
-struct MaskOfMap {
+struct BlockMaskOf {
   using Type = Mask;
 };
 template <class Tensor>
-struct MaskOfMap<AddedMask<Tensor>> {
+struct BlockMaskOf<AddedMask<Tensor>> {
   using Type = MaterializedMask<Tensor>;
 };
 
@@ -354,12 +354,12 @@ requires(A::kHidesNothing || B::kHidesNothing) struct OrMask<A, B> : NullMask {
 };
 
 template <class A, class B>
-struct MaskOfMap<AndMask<A, B>> {
-  using Type = AndMask<typename MaskOfMap<A>::Type, typename MaskOfMap<B>::Type>;
+struct BlockMaskOf<AndMask<A, B>> {
+  using Type = AndMask<typename BlockMaskOf<A>::Type, typename BlockMaskOf<B>::Type>;
 };
 template <class A, class B>
-struct MaskOfMap<OrMask<A, B>> {
-  using Type = OrMask<typename MaskOfMap<A>::Type, typename MaskOfMap<B>::Type>;
+struct BlockMaskOf<OrMask<A, B>> {
+  using Type = OrMask<typename BlockMaskOf<A>::Type, typename BlockMaskOf<B>::Type>;
 };
 
 }  // namespace attnjit

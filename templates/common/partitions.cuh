@@ -43,7 +43,7 @@ ATTNJIT_DEVICE KvTiles tiles_of_keys(KvRange keys) {
 /// which blocks are seen whole, whatever the mask shows of them.
 template <class Config, class Mask, class Params>
 ATTNJIT_DEVICE KvRange reach_of(int first, int last, int kv_len, const Params& params) {
-  if constexpr (Config::kMapped) {
+  if constexpr (Config::kBlockMask) {
     return {0, kv_len};
   } else {
     return Mask::reach(first, last, kv_len, params);

@@ -380,7 +380,7 @@ ATTNJIT_DEVICE IntRange q_row_range(IntRange q_idx, int q_len, int kv_len) {
 /// A tile of scores: a rectangle of queries and keys, of some heads that share a key-value head.
 struct TileCoord {
   static constexpr bool kKnowsArrays = false;
-  static constexpr bool kMakesMap = false;
+  static constexpr bool kMakesBlockMask = false;
   int b, kv_h;
   IntRange h, q_idx, kv_idx;
   int q_len, kv_len;

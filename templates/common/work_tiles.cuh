@@ -256,7 +256,7 @@ ATTNJIT_DEVICE WorkTile kv_tiles_of(WorkTile work, int first_row, int last_row,
 /// Whether partitions share out what a map shows of the keys, and not the keys: as many tiles of a
 /// row of blocks each (sm90/warp_producer.cuh), wherever they are.
 template <class Config>
-inline constexpr bool kPartsOfMap = (Config::kSplit && Config::kMapped &&
+inline constexpr bool kPartsOfMap = (Config::kSplit && Config::kBlockMask &&
                                      Config::kPartitionTiles == 0);
 
 /// `work` with the KV tiles of its partition alone, where keys are shared out.
@@ -276,7 +276,7 @@ ATTNJIT_DEVICE WorkTile part_of(WorkTile work, const Arguments& arguments) {
 /// of it has rows before row 0.
 template <class Config>
 ATTNJIT_DEVICE int groups_of(int rows) {
-  constexpr bool kWhole = Config::kMapped || Config::kCluster > 1;
+  constexpr bool kWhole = Config::kBlockMask || Config::kCluster > 1;
   constexpr int kGroups = kWhole ? Config::kTileM / kConsumerRows : 1;
   return ceil_div(rows, kGroups * kConsumerRows) * kGroups;
 }

@@ -16,10 +16,10 @@
 namespace attnjit {
 
 constexpr int kRowWords = kQuad;
-constexpr int kBlockWords = kMapBlock * kRowWords;
-static_assert(kRowWords * 32 == kMapBlock, "a bit a column");
+constexpr int kBlockWords = kMaskBlock * kRowWords;
+static_assert(kRowWords * 32 == kMaskBlock, "a bit a column");
 
-constexpr int kQuarterSide = kMapBlock / 2;
+constexpr int kQuarterSide = kMaskBlock / 2;
 constexpr int kBlockPlaceShift = 8;
 
 /// What is known of a block that is seen in part, in a word: where its bits lie, and what they come

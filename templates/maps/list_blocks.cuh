@@ -8,10 +8,10 @@
 // of those rows last: they are what the map has bits of.
 //
 // Config: kThreads, kHeads, kMapHeads (maps of a sequence; as many heads share each), kByHead (the
-// mask tells heads apart), kGroup, kLengthsDiffer, kMapBits, and what common/sequence_lengths.cuh
-// asks for. Arguments: as there, and
+// mask tells heads apart), kGroup, kLengthsDiffer, kBlockMaskBits, and what
+// common/sequence_lengths.cuh asks for. Arguments: as there, and
 //   int* kv_num_blocks, ..          see maps/map_rows.cuh
-//   int* kv_bits, ..                see maps/block_bits.cuh, where Config::kMapBits
+//   int* kv_bits, ..                see maps/block_bits.cuh, where Config::kBlockMaskBits
 //   int map_rows                    of all sequences and heads
 // and where kMapHeads is 0, because the launch says what the mask is, in its place
 //   int map_heads, heads_per_map
@@ -56,7 +56,7 @@ template <class Config, class Mask, class Arguments, class Params>
 struct BlockRow {
   static constexpr int kWarps = Config::kThreads / 32;
   static constexpr int kStrip = 32;  ///< rows of a block that a warp asks about, a lane's each
-  static constexpr int kStrips = kMapBlock / kStrip;
+  static constexpr int kStrips = kMaskBlock / kStrip;
 
   /// A lane's row of a block: what any head sees, and what all see, as the bits of a map.
   struct RowBits {
@@ -68,19 +68,19 @@ struct BlockRow {
   Chunk& chunk;
   int thread, lane, warp;
   u32 next_place, places_end;  ///< places for bits that are the CTA's, and not taken
-  MapTile row = {};            ///< all but the keys
+  BlockMaskTile row = {};      ///< all but the keys
 
   /// A block's keys beside the row's queries.
   template <class Tile>
   ATTNJIT_DEVICE Tile with_keys(Tile tile, int block) const {
-    const int first = block * kMapBlock;
-    tile.kv_idx = {first, min(row.kv_len - first, kMapBlock) + first - 1};
+    const int first = block * kMaskBlock;
+    tile.kv_idx = {first, min(row.kv_len - first, kMaskBlock) + first - 1};
     return tile;
   }
 
   /// Whether the bits of an undecided block are kept.
   ATTNJIT_DEVICE bool is_kept(int number) const {
-    return Config::kMapBits && next_place + static_cast<u32>(number) < places_end;
+    return Config::kBlockMaskBits && next_place + static_cast<u32>(number) < places_end;
   }
 
   /// Asks about each score of a strip, for each head. Of a block whose bits are not kept it is
@@ -122,7 +122,7 @@ struct BlockRow {
         c.q_idx = strip.q_idx.lo + lane;
         const typename Mask::RowTest test = Mask::row_test(c, params);
 #pragma unroll 1
-        for (int first = 0; first < kMapBlock; first += 32) {
+        for (int first = 0; first < kMaskBlock; first += 32) {
           c.kv_idx = strip.kv_idx.lo + first;
           const u32 keys = lane < rows ? low_bits(strip.kv_idx.hi - c.kv_idx + 1) : 0;
           const u32 visible = keys != 0 ? visible_run<32, Mask>(test, c, params) & keys : 0;
@@ -255,7 +255,7 @@ struct BlockRow {
       if (lane == 0)
         atomicOr(descriptor, said_of_halves << 4 * (strip_number * kStrip / kQuarterSide));
     }
-    if constexpr (Config::kMapBits) {
+    if constexpr (Config::kBlockMaskBits) {
       if (!kept) return;
       u32* const to = arguments.block_bits +
                       static_cast<i64>(next_place + static_cast<u32>(number)) * kBlockWords +
@@ -308,7 +308,7 @@ struct BlockRow {
       const int place = count + __popc(found & ((1u << lane) - 1));
       if (mine) {
         indices[place] = first + block;
-        if constexpr (Config::kMapBits) {
+        if constexpr (Config::kBlockMaskBits) {
           if (wanted == kSeenInPart && arguments.bit_blocks > 0) {
             arguments.kv_bits[list + place] = static_cast<int>(chunk.descriptors[block]);
           }
@@ -322,7 +322,7 @@ struct BlockRow {
   /// Takes the CTA's share of the places for bits: as many as any other's. There are none where
   /// heads that see different keys share a map.
   ATTNJIT_DEVICE void take_places() {
-    if constexpr (Config::kMapBits) {
+    if constexpr (Config::kBlockMaskBits) {
       if (heads().asked > 1) return;
       const u32 share = static_cast<u32>(arguments.bit_blocks) / gridDim.x;
       next_place = blockIdx.x * share;
@@ -343,11 +343,11 @@ struct BlockRow {
     row.kv_h = first_head / Config::kGroup;
     row.q_len = sequences.rows(row.b);
     row.kv_len = sequences.keys(row.b, row.q_len);
-    const int first_row = block_row * kMapBlock;
-    const int rows = min(row.q_len - first_row, kMapBlock);
+    const int first_row = block_row * kMaskBlock;
+    const int rows = min(row.q_len - first_row, kMaskBlock);
     const int first_q_idx = row.kv_len - row.q_len + first_row;
     row.q_idx = {first_q_idx, first_q_idx + rows - 1};
-    const int all = rows > 0 ? ceil_div(row.kv_len, kMapBlock) : 0;
+    const int all = rows > 0 ? ceil_div(row.kv_len, kMaskBlock) : 0;
     const i64 list = static_cast<i64>(number) * arguments.map_kv_blocks;
     int count = 0;  // of the first warp: blocks that are seen in part; of the second: whole ones
 #pragma unroll 1
@@ -390,7 +390,7 @@ struct BlockRow {
 
 template <class Config, class KernelMask, class Arguments, class Params>
 ATTNJIT_DEVICE void list_blocks(const Arguments& arguments, const Params& params) {
-  using Mask = typename MaskOfMap<KernelMask>::Type;
+  using Mask = typename BlockMaskOf<KernelMask>::Type;
   static_assert(Config::kThreads >= 64, "a warp writes each list");
   static_assert(Config::kMapHeads == 0 || Config::kHeads % Config::kMapHeads == 0,
                 "maps are shared by as many heads each");

@@ -2,8 +2,8 @@
 // Merges the lists of a map (maps/map_rows.cuh) to one list for each work tile of a kernel whose
 // roles count its KV tiles: blocks in ascending order, each once, with what is known of them.
 //
-// Config: kThreads, kMapBits. Arguments: a map's, and
-//   const int* kv_bits; int bit_blocks   where Config::kMapBits (maps/block_bits.cuh), and
+// Config: kThreads, kBlockMaskBits. Arguments: a map's, and
+//   const int* kv_bits; int bit_blocks   where Config::kBlockMaskBits (maps/block_bits.cuh), and
 //   int* list_descriptors              a BlockDescriptor of each place, and row of blocks that a
 //   work tile has int *list_counts, *list        of each list its length, and list_places words int
 //   list_rows                  lists in all int lists_per_map              of a head int
@@ -25,7 +25,7 @@ template <class Config>
 struct ListedChunk {
   static constexpr int kRows = 2;  ///< of blocks, of a work tile
   u32 flags[kListChunk];
-  u32 descriptors[Config::kMapBits ? kRows : 1][Config::kMapBits ? kListChunk : 1];
+  u32 descriptors[Config::kBlockMaskBits ? kRows : 1][Config::kBlockMaskBits ? kListChunk : 1];
 };
 
 /// Marks those of a row's blocks that are [first, first + kListChunk). All threads.
@@ -66,7 +66,7 @@ ATTNJIT_DEVICE void list_tiles(const Arguments& arguments) {
     const int first_row = (number - map * arguments.lists_per_map) * arguments.rows_per_list;
     int* const list = arguments.list + static_cast<i64>(number) * arguments.list_places;
     int* descriptors = nullptr;
-    if constexpr (Config::kMapBits) {
+    if constexpr (Config::kBlockMaskBits) {
       descriptors = arguments.list_descriptors +
                     static_cast<i64>(number) * arguments.list_places * arguments.rows_per_list;
     }
@@ -76,7 +76,7 @@ ATTNJIT_DEVICE void list_tiles(const Arguments& arguments) {
 #pragma unroll 1
       for (int i = thread; i < kListChunk; i += Config::kThreads) {
         chunk.flags[i] = 0;
-        if constexpr (Config::kMapBits)
+        if constexpr (Config::kBlockMaskBits)
           chunk.descriptors[0][i] = chunk.descriptors[1][i] = BlockDescriptor{}.word;
       }
       __syncthreads();
@@ -88,7 +88,7 @@ ATTNJIT_DEVICE void list_tiles(const Arguments& arguments) {
         const BlockEntries in_part =
             BlockEntries::of(arguments.kv_num_blocks, arguments.kv_indices, row, places);
         mark(chunk, in_part, ListedBlock::seen(i), first);
-        if constexpr (Config::kMapBits) {
+        if constexpr (Config::kBlockMaskBits) {
           if (arguments.bit_blocks > 0) {
             describe(chunk, in_part, arguments.kv_bits + row * places, i, first);
           }
@@ -107,7 +107,7 @@ ATTNJIT_DEVICE void list_tiles(const Arguments& arguments) {
           if (marked != 0) {
             const int place = count + __popc(found & ((1u << thread) - 1));
             list[place] = static_cast<int>(ListedBlock::of(first + base + thread, marked).word);
-            if constexpr (Config::kMapBits) {
+            if constexpr (Config::kBlockMaskBits) {
 #pragma unroll 1
               for (int i = 0; i < arguments.rows_per_list; ++i) {
                 descriptors[place * arguments.rows_per_list + i] =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A map of a mask: which blocks of kMapBlock queries and kMapBlock keys it shows, in the arrays of
-// FlexAttention's BlockMask.
+// A map of a mask: which blocks of kMaskBlock queries and kMaskBlock keys it shows, in the arrays
+// of FlexAttention's BlockMask.
 //
 // Of each row of blocks there are two lists: blocks of which a part is seen (kv_num_blocks of them,
 // in kv_indices), and blocks that are seen whole (full_kv_num_blocks, full_kv_indices). Arguments
@@ -15,7 +15,7 @@
 namespace attnjit {
 
 /// Queries, and keys, of a block.
-constexpr int kMapBlock = 128;
+constexpr int kMaskBlock = 128;
 
 /// One of the two lists of a row of blocks. What it says is not believed: a count is kept within
 /// the row's places; who reads an entry checks that there is such a block.

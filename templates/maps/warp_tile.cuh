@@ -10,12 +10,12 @@ namespace attnjit::maps {
 constexpr u32 kAll = 0xffffffffu;
 
 /// A tile that is asked about to make a map.
-struct MapTile : TileCoord {
-  static constexpr bool kMakesMap = true;
+struct BlockMaskTile : TileCoord {
+  static constexpr bool kMakesBlockMask = true;
 };
 
 /// A tile that a converged warp is asked about.
-struct WarpTile : MapTile {
+struct WarpTile : BlockMaskTile {
   static constexpr bool kKnowsArrays = true;
   int lane;
 };

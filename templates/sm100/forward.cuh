@@ -34,10 +34,10 @@
 //   float *partial_o, *partial_lse; int partitions; i64 rows
 //   ClaimWords* claims        where Config::kCuts: partitions are then the CTAs for whose parts
 //                             there is room (common/cut_table.cuh)
-// where Config::kMapped, of a map's lists for work tiles (maps/list_tiles.cuh)
+// where Config::kBlockMask, of a map's lists for work tiles (maps/list_tiles.cuh)
 //   const int *list_counts, *list
 //   int map_batches, map_heads, heads_per_map, lists_per_map, rows_per_list, list_places
-// and where Config::kMapBits, of its bits (maps/block_bits.cuh)
+// and where Config::kBlockMaskBits, of its bits (maps/block_bits.cuh)
 //   const int* list_descriptors; const u32* block_bits; int bit_blocks
 // and always
 //   float scale
@@ -58,7 +58,7 @@ namespace attnjit::sm100 {
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
 ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   using Layout = LayoutOf<Config>;
-  static_assert(Config::kSkipsTiles == (Mask::kBlockSparse && !Config::kMapped &&
+  static_assert(Config::kSkipsTiles == (Mask::kBlockSparse && !Config::kBlockMask &&
                                         (Config::kOneWorkTile || Config::kPublished)),
                 "the plan knows whether the mask says what it shows of tiles");
   extern __shared__ __align__(kSwizzlePeriod) unsigned char dynamic_smem[];

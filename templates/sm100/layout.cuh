@@ -230,7 +230,7 @@ struct LayoutOf {
   static constexpr bool kTails = kKvLens && kBoxesOfKeys;
   static_assert(!kPair ||
                     ((Config::kNumQo == 2 || kSingleAccumulator) && !kQInTmem && kBoxesOfKeys &&
-                     !Config::kPublished && !Config::kMapped && !Config::kSwitchTo1Q),
+                     !Config::kPublished && !Config::kBlockMask && !Config::kSwitchTo1Q),
                 "a pair's keys come by TMA, and its work is not published");
 
   /// A CTA has one work tile, or walks several: then what one used is released to the next.

@@ -205,26 +205,26 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       bool asked = true;
       [[maybe_unused]] bool whole = false;  // by the map, whatever the mask shows
       [[maybe_unused]] BlockDescriptor descriptor;
-      if constexpr (Config::kMapped) {
+      if constexpr (Config::kBlockMask) {
         const ListedBlock block = listed_block<Config>(work, place, arguments);
         const int block_row = work.num_qo == 2 && arguments.rows_per_list == 2 ? warpgroup : 0;
         hidden = !block.is_seen(block_row);
         whole = block.is_whole(block_row);
         partial = !whole || work.kv_len - first_kv < Config::kTileN;
         asked = !whole && !hidden;
-        if constexpr (Config::kMapBits) {
+        if constexpr (Config::kBlockMaskBits) {
           if (asked) descriptor = listed_descriptor<Config>(work, place, block_row, arguments);
           if (descriptor.has_bits(arguments.bit_blocks)) {
-            const IntRange shown =
-                descriptor.visible(first % kMapBlock, first % kMapBlock + last - first,
-                                   first_kv % kMapBlock, first_kv % kMapBlock + Config::kTileN - 1);
+            const IntRange shown = descriptor.visible(
+                first % kMaskBlock, first % kMaskBlock + last - first, first_kv % kMaskBlock,
+                first_kv % kMaskBlock + Config::kTileN - 1);
             partial = shown.lo == 0 || work.kv_len - first_kv < Config::kTileN;
             hidden = shown.hi == 0;
             asked = false;
           }
         }
       }
-      if constexpr (Mask::kBlockSparse || Config::kMapped) {
+      if constexpr (Mask::kBlockSparse || Config::kBlockMask) {
         if (asked) {
           const IntRange shown = Mask::tiles(
               TileCoord{work.batch,
@@ -241,18 +241,18 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
       }
       u32 words[kBatches];
       bool score_by_score = partial;  // the mask is asked
-      if constexpr (Config::kMapBits) {
+      if constexpr (Config::kBlockMaskBits) {
         if (partial && descriptor.has_bits(arguments.bit_blocks)) {
           score_by_score = false;
           // NOTE: rows that the sequence has not are read as well: they are the block's.
           words_of_block(words,
-                         arguments.block_bits + (static_cast<i64>(descriptor.place()) * kMapBlock +
-                                                 position % kMapBlock) *
+                         arguments.block_bits + (static_cast<i64>(descriptor.place()) * kMaskBlock +
+                                                 position % kMaskBlock) *
                                                     kRowWords,
-                         first_kv % kMapBlock, work.kv_len - first_kv);
+                         first_kv % kMaskBlock, work.kv_len - first_kv);
         }
       }
-      if constexpr (Config::kMapped) {
+      if constexpr (Config::kBlockMask) {
         if (partial && whole) {
           score_by_score = false;
 #pragma unroll

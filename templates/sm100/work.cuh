@@ -46,7 +46,7 @@ struct WorkTile {
   int partition = 0;       ///< of the keys, where Config::kSplit
   int kv_begin = 0;        ///< ragged_kv: the row of k and v where the sequence begins
   int first_key = 0;       ///< paged, where Config::kSkipsTiles: no row sees one before it
-  // Where Config::kMapped, KV tiles are counted among those of a list, of which all are walked.
+  // Where Config::kBlockMask, KV tiles are counted among those of a list, of which all are walked.
   int list_row = 0;   ///< which list
   int last_tile = 0;  ///< the KV tile that is walked first
   // Where Config::kSkipsTiles, they are counted without those that no row sees
@@ -74,7 +74,7 @@ struct WorkTile {
   /// The KV tile that is walked first.
   template <class Config>
   ATTNJIT_DEVICE int first_walked() const {
-    if constexpr (Config::kMapped) return last_tile;
+    if constexpr (Config::kBlockMask) return last_tile;
     return behind_gap<Config>(all().end - 1);
   }
   /// The KV tile at a place among those that are counted.
@@ -122,7 +122,7 @@ struct WorkTile {
 template <class Config, class Arguments>
 ATTNJIT_DEVICE ListedBlock listed_block(const WorkTile& work, int place,
                                         const Arguments& arguments) {
-  constexpr int kParts = kMapBlock / Config::kTileN;
+  constexpr int kParts = kMaskBlock / Config::kTileN;
   const i64 first = static_cast<i64>(work.list_row) * arguments.list_places;
   return {static_cast<u32>(arguments.list[first + place / kParts])};
 }
@@ -130,7 +130,7 @@ ATTNJIT_DEVICE ListedBlock listed_block(const WorkTile& work, int place,
 template <class Config, class Arguments>
 ATTNJIT_DEVICE BlockDescriptor listed_descriptor(const WorkTile& work, int place, int block_row,
                                                  const Arguments& arguments) {
-  constexpr int kParts = kMapBlock / Config::kTileN;
+  constexpr int kParts = kMaskBlock / Config::kTileN;
   const i64 block = static_cast<i64>(work.list_row) * arguments.list_places + place / kParts;
   return {
       static_cast<u32>(arguments.list_descriptors[block * arguments.rows_per_list + block_row])};
@@ -138,8 +138,8 @@ ATTNJIT_DEVICE BlockDescriptor listed_descriptor(const WorkTile& work, int place
 /// The KV tile at a place of what a work tile walks: of its list, where it has one.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE int tile_at(const WorkTile& work, int place, const Arguments& arguments) {
-  if constexpr (Config::kMapped) {
-    constexpr int kParts = kMapBlock / Config::kTileN;
+  if constexpr (Config::kBlockMask) {
+    constexpr int kParts = kMaskBlock / Config::kTileN;
     return listed_block<Config>(work, place, arguments).block() * kParts + place % kParts;
   } else {
     return work.template behind_gap<Config>(place);
@@ -152,7 +152,7 @@ template <class Config, class Mask, class Arguments>
 ATTNJIT_DEVICE int seen_from_key(int first_key, const WorkTile& work, int place,
                                  const Arguments& arguments) {
   if constexpr (Mask::kFromZero) return 0;
-  if constexpr (Config::kMapped) {
+  if constexpr (Config::kBlockMask) {
     const ListedBlock block = listed_block<Config>(work, place, arguments);
     if (block.is_whole(0) || block.is_whole(1)) return 0;
   }
@@ -271,7 +271,7 @@ ATTNJIT_DEVICE int tiles_with_keys(const WorkTile& work, int tiles, const Argume
 template <class Config, class Arguments>
 ATTNJIT_DEVICE KvTiles part_of(const WorkTile& work, const Arguments& arguments) {
   const KvTiles all = work.all();
-  if constexpr (Config::kMapped && Config::kPartitionTiles > 0) {
+  if constexpr (Config::kBlockMask && Config::kPartitionTiles > 0) {
     const int begin = work.partition * Config::kPartitionTiles;
     return {tiles_before<Config>(work, all.end, begin, arguments),
             tiles_before<Config>(work, all.end, begin + Config::kPartitionTiles, arguments)};
@@ -289,12 +289,12 @@ template <class Config, class Mask, class Arguments, class Params>
 ATTNJIT_DEVICE void find_seen(WorkTile& work, bool has_second, const Arguments& arguments,
                               const Params& params) {
   const int second = work.first_position + LayoutOf<Config>::kTileStep;
-  if constexpr (Config::kMapped) {
-    constexpr int kParts = kMapBlock / Config::kTileN;
+  if constexpr (Config::kBlockMask) {
+    constexpr int kParts = kMaskBlock / Config::kTileN;
     const int batch = arguments.map_batches == 1 ? 0 : work.batch;
     const int map = batch * arguments.map_heads + work.head / arguments.heads_per_map;
-    work.list_row =
-        map * arguments.lists_per_map + work.first_position / (kMapBlock * arguments.rows_per_list);
+    work.list_row = map * arguments.lists_per_map +
+                    work.first_position / (kMaskBlock * arguments.rows_per_list);
     const int tiles =
         tiles_with_keys<Config>(work, arguments.list_counts[work.list_row] * kParts, arguments);
     work.seen_0 = {0, tiles};
@@ -309,7 +309,7 @@ ATTNJIT_DEVICE void find_seen(WorkTile& work, bool has_second, const Arguments& 
 /// Asks the list which KV tile is walked first.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE void find_last_tile(WorkTile& work, const Arguments& arguments) {
-  if constexpr (Config::kMapped) {
+  if constexpr (Config::kBlockMask) {
     const KvTiles all = work.all();
     work.last_tile = all.count() > 0 ? tile_at<Config>(work, all.end - 1, arguments) : 0;
   }
@@ -361,7 +361,7 @@ ATTNJIT_DEVICE void store_work(u32 address, const WorkTile& work, bool none) {
                   word(work.seen_1.begin), word(work.seen_1.end));
   if constexpr (Config::kRaggedKv) store_shared_word(address + 48, word(work.kv_begin));
   if constexpr (kPublishesFirstKey<Config>) store_shared_word(address + 48, word(work.first_key));
-  if constexpr (Config::kMapped) {
+  if constexpr (Config::kBlockMask) {
     store_shared_word(address + 52, word(work.list_row));
     store_shared_word(address + 56, word(work.last_tile));
   }
@@ -389,7 +389,7 @@ struct PublishedWork {
     load(32, work.seen_0.begin, work.seen_0.end, work.seen_1.begin, work.seen_1.end);
     if constexpr (Config::kRaggedKv) work.kv_begin = word(12);
     if constexpr (kPublishesFirstKey<Config>) work.first_key = word(12);
-    if constexpr (Config::kMapped) {
+    if constexpr (Config::kBlockMask) {
       work.list_row = word(13);
       work.last_tile = word(14);
     }

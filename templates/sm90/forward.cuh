@@ -29,10 +29,10 @@
 // and where Config::kRowCopies, for k_map and v_map,
 //   const unsigned char *k, *v; int num_pages
 //   i64 k_page_bytes, k_row_bytes, k_head_bytes, v_page_bytes, v_row_bytes, v_head_bytes
-// and where Config::kMapped, of a map of the mask (maps/map_rows.cuh)
+// and where Config::kBlockMask, of a map of the mask (maps/map_rows.cuh)
 //   const int *kv_num_blocks, *kv_indices, *full_kv_num_blocks, *full_kv_indices
 //   int map_batches, map_heads, heads_per_map, map_q_blocks, map_kv_blocks
-// and where Config::kMapBits, of its bits (maps/block_bits.cuh)
+// and where Config::kBlockMaskBits, of its bits (maps/block_bits.cuh)
 //   const int* kv_bits; const u32* block_bits; int bit_blocks
 // and where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
@@ -60,7 +60,7 @@ namespace attnjit::sm90 {
 /// The work of a CTA, by one body of the kernel.
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
 ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
-  static_assert(Config::kBlockSparse == (Mask::kBlockSparse || Config::kMapped),
+  static_assert(Config::kBlockSparse == (Mask::kBlockSparse || Config::kBlockMask),
                 "the plan has room for the descriptors of a list");
   extern __shared__ __align__(kSwizzlePeriod) unsigned char dynamic_smem[];
   const Smem<Config> smem(shared_address(dynamic_smem), arguments);

@@ -284,7 +284,7 @@ struct LayoutOf {
           Config::kBarrierOffset >=
               Config::kWorkOffset + Config::kWorkBytes * Config::kQStages * Config::kConsumers,
       "each consumer has a published work tile for each stage of Q, stored 16 bytes at a time");
-  static_assert(!Config::kMapped || (kMapBlock % Config::kTileM == 0 && Config::kBlockSparse),
+  static_assert(!Config::kBlockMask || (kMaskBlock % Config::kTileM == 0 && Config::kBlockSparse),
                 "the rows of a work tile are of one row of a map's blocks");
   static_assert(
       !Config::kBlockSparse ||

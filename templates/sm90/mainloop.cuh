@@ -73,7 +73,9 @@ struct Mainloop {
   using Bits = ColumnBits<Config::kTileN / 2>;
   /// Whether bits of a masked tile are found before there are scores, and not with them: of masks
   /// of intervals where a map says of some blocks that the mask is not asked.
-  ATTNJIT_DEVICE static constexpr bool asks_first() { return !Mask::kInterval || Config::kMapped; }
+  ATTNJIT_DEVICE static constexpr bool asks_first() {
+    return !Mask::kInterval || Config::kBlockMask;
+  }
   /// Whether probabilities are made in the registers of S. NOTE: not e4m3's, of which products make
   /// the sums, or polynomials some probabilities; nor where keys have scales, which each score
   /// takes. Scores are values then, read before K is released: of e4m3 it was slower otherwise
@@ -91,7 +93,7 @@ struct Mainloop {
   /// three consumers would spill; ptxas would serialise products beside scores or sums that are
   /// values (C7515, C7517, C7518).
   static constexpr bool kOnePv =
-      kInPlace && !Config::kDebugWaits && !Config::kMapped && Config::kTileN <= 80;
+      kInPlace && !Config::kDebugWaits && !Config::kBlockMask && Config::kTileN <= 80;
   /// Whether the address of Q is found again with each tile. NOTE: of one that stays as it is ptxas
   /// keeps a descriptor for each step of Q, for which registers lack beside numbers that are added.
   static constexpr bool kFindsQ = stashes_work<Config>() && Config::kQStages == 1 &&
@@ -255,24 +257,24 @@ struct Mainloop {
   }
   /// Whether the map has bits of the tile, which these rows see in part.
   ATTNJIT_DEVICE bool has_bits(const Rows& rows) const {
-    if constexpr (Config::kMapBits) return is_masked(rows) && rows.descriptor.bits != 0;
+    if constexpr (Config::kBlockMaskBits) return is_masked(rows) && rows.descriptor.bits != 0;
     return false;
   }
   /// Whether the mask is asked about the tile.
   ATTNJIT_DEVICE bool asks(const Rows& rows) const { return is_masked(rows) && !has_bits(rows); }
   /// Reads them: a thread's columns of a row of a block are a word (maps/block_bits.cuh).
   ATTNJIT_DEVICE void read_bits(Bits& bits, const Rows& rows) const {
-    if constexpr (Config::kMapBits) {
+    if constexpr (Config::kBlockMaskBits) {
       constexpr int kTileBits = Config::kTileN / kQuad;
       const u32* const block = arguments.block_bits +
                                static_cast<i64>(rows.descriptor.bits - 1) * kBlockWords +
                                (lane & 3);
-      const int first = rows.index % (kMapBlock / Config::kTileN) * kTileBits;
+      const int first = rows.index % (kMaskBlock / Config::kTileN) * kTileBits;
       const int first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
       for_both_rows<loops_over_rows<Config>()>([&](int half) {
         // NOTE: rows that the sequence has not are read as well: they are the block's. Of keys that
         // it has not a map which was made for a longer one says anything.
-        const int row = position_of<Config>(rows.first_row + 8 * half) & (kMapBlock - 1);
+        const int row = position_of<Config>(rows.first_row + 8 * half) & (kMaskBlock - 1);
         bits[half][0] = block[row * kRowWords] >> first &
                         low_bits(columns_before(rows.scores.row[half].kv_len - first_kv));
       });
@@ -283,7 +285,7 @@ struct Mainloop {
     // NOTE: a modification takes it with each tile, so that there it is kept.
     if constexpr (ScoreMod::kIdentity) place_rows(rows);
     rows.scores.first_kv = rows.index * Config::kTileN + 2 * (lane & 3);
-    if constexpr (Config::kMapped && !Mask::kHidesNothing) {
+    if constexpr (Config::kBlockMask && !Mask::kHidesNothing) {
       // Of a block that is seen whole, whatever the mask shows of it, the tile ends past the keys.
       if (rows.descriptor.in_whole_block()) {
         interval_columns<NullMask, Config::kTileN / 2>(bits, rows.scores, params);
@@ -298,7 +300,7 @@ struct Mainloop {
       // NOTE: beside 256 columns of O more elements on their way would spill. Of tensors it takes
       // 1.08 of the time, so that is kept to where K and V are upcast.
       constexpr bool kFew =
-          Layout::kPvColumns > 192 && (Mask::kLoads ? Config::kUpcastsKv : Config::kMapped);
+          Layout::kPvColumns > 192 && (Mask::kLoads ? Config::kUpcastsKv : Config::kBlockMask);
       visible_columns<Mask, Config::kTileN / 2, kFew>(bits, rows.scores, params);
     }
   }
@@ -378,7 +380,7 @@ struct Mainloop {
   /// A tile by itself: P V of the tile before, unless there is none, then S, then the softmax.
   ATTNJIT_DEVICE void first_tile(Rows& rows, bool none_before) {
     Bits bits;
-    if constexpr (Config::kMapBits) {
+    if constexpr (Config::kBlockMaskBits) {
       // NOTE: before anything is waited for: the scores are made while they come.
       if (has_bits(rows)) read_bits(bits, rows);
     }
@@ -435,7 +437,7 @@ struct Mainloop {
     Scores s;
     Bits bits;
     float correction[2];
-    if constexpr (Config::kMapBits) {
+    if constexpr (Config::kBlockMaskBits) {
       if (masked) read_bits(bits, rows);
     }
     await_k();
@@ -452,7 +454,7 @@ struct Mainloop {
     key_scales.await();
     key_scales.begin(lane);
     look_ahead(rows, descriptor);
-    if constexpr (asks_first() && !Config::kMapBits) {
+    if constexpr (asks_first() && !Config::kBlockMaskBits) {
       if (masked) ask_mask(bits, rows);
     }
     end_qk<1>(s, rows);

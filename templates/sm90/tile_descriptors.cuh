@@ -4,7 +4,7 @@
 #pragma once
 
 #include "common/tile_list.cuh"
-#include "maps/map_list.cuh"
+#include "maps/block_mask_list.cuh"
 #include "sm90/layout.cuh"
 
 namespace attnjit::sm90 {
@@ -48,13 +48,13 @@ template <class Config, class Arguments>
 ATTNJIT_DEVICE i64 map_row(const WorkTile& work, const Arguments& arguments) {
   const int batch = arguments.map_batches == 1 ? 0 : work.batch;
   const int head = quotient(work.head, arguments.heads_per_map);
-  const int block = first_position<Config>(work.first_row) / kMapBlock;
+  const int block = first_position<Config>(work.first_row) / kMaskBlock;
   return (static_cast<i64>(batch) * arguments.map_heads + head) * arguments.map_q_blocks + block;
 }
 
 /// What the producer publishes of a KV tile.
 template <class Config>
-using DescriptorOf = Either<Config::kMapBits, MapTileDescriptor, TileDescriptor>;
+using DescriptorOf = Either<Config::kBlockMaskBits, BlockMaskDescriptor, TileDescriptor>;
 
 /// What the producer published with a K tile, in a warp's lane 0. NOTE: it alone reads, because it
 /// is lane 0 that releases K: an arrival orders its own thread's reads.

@@ -67,16 +67,16 @@ struct WarpProducer {
   /// The KV tiles of a work tile that the mask does not hide from all its rows.
   template <class Rows>
   ATTNJIT_DEVICE auto list_of(const Rows& rows) const {
-    if constexpr (Config::kMapped) {
+    if constexpr (Config::kBlockMask) {
       const i64 row = map_row<Config>(work, arguments);
       const int places = arguments.map_kv_blocks;
       const int* descriptors = nullptr;
       int bit_blocks = 0;
-      if constexpr (Config::kMapBits) {
+      if constexpr (Config::kBlockMaskBits) {
         descriptors = arguments.kv_bits + row * places;
         bit_blocks = arguments.bit_blocks;
       }
-      using Blocks = MapList<Config::kTileN, Descriptor, Mask, Rows, Params>;
+      using Blocks = BlockMaskList<Config::kTileN, Descriptor, Mask, Rows, Params>;
       Blocks list(
           rows, params, lane, {work.tile_begin, work.tile_end},
           BlockEntries::of(arguments.kv_num_blocks, arguments.kv_indices, row, places),
@@ -87,7 +87,7 @@ struct WarpProducer {
       }
       // Where partitions have fixed keys a row's bits are its own.
       if constexpr (Config::kPartitionTiles > 0) {
-        return SortedMapList<Blocks>(list);
+        return SortedBlockMaskList<Blocks>(list);
       } else {
         return list;
       }
@@ -108,8 +108,8 @@ struct WarpProducer {
   /// whole is not asked about, nor is one of which a map says so, whatever the mask shows.
   template <class Rows>
   ATTNJIT_DEVICE auto place_of_listed(const Rows& rows, Descriptor descriptor) const {
-    bool whole = Config::kMapped && descriptor.in_whole_block();
-    if constexpr (!Config::kMapped) {
+    bool whole = Config::kBlockMask && descriptor.in_whole_block();
+    if constexpr (!Config::kBlockMask) {
 #pragma unroll
       for (int group = 0; group < Rows::kGroups; ++group) whole |= descriptor.full(group);
     }

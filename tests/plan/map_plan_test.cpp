@@ -186,11 +186,11 @@ TEST(MapPlan, IsMadeWhereAskedFor) {
     AttentionSpec spec = map_spec("kv_idx <= q_idx && (q_idx - kv_idx) % 4 == 0");
     spec.arch = arch;
     EXPECT_FALSE(plan_of(spec).map);
-    const KernelPlan mapped = plan_of(spec, options);
-    EXPECT_TRUE(mapped.supported) << mapped.reason;
-    ASSERT_TRUE(mapped.map);
-    EXPECT_TRUE(mapped.map->bits);
-    EXPECT_FALSE(mapped.map->by_batch || mapped.map->by_head);
+    const KernelPlan block_mask = plan_of(spec, options);
+    EXPECT_TRUE(block_mask.supported) << block_mask.reason;
+    ASSERT_TRUE(block_mask.map);
+    EXPECT_TRUE(block_mask.map->bits);
+    EXPECT_FALSE(block_mask.map->by_batch || block_mask.map->by_head);
     AttentionSpec causal = spec;
     causal.mask = {};
     causal.mask.kind = MaskSpec::Kind::kCausal;
@@ -244,7 +244,7 @@ TEST(MapPlan, OfGroupsOfAnySize) {
       spec.arch = arch;
       const KernelPlan plan = plan_of(spec);
       ASSERT_TRUE(plan.map) << group;
-      EXPECT_TRUE(plan.sm100->mapped);
+      EXPECT_TRUE(plan.sm100->block_mask);
       EXPECT_EQ(plan.map->packed_heads, 1);
       const auto sequence = launches_of(plan, shapes_of(2, 300, 1000));
       ASSERT_TRUE(sequence) << sequence.error().to_string();
@@ -270,7 +270,7 @@ TEST(MapPlan, OfHeadDimAbove256) {
       const KernelPlan plan = plan_of(spec);
       ASSERT_TRUE(plan.map);
       EXPECT_EQ(plan.map->bits, !sm90);
-      EXPECT_TRUE(sm90 ? plan.sm90->mapped : plan.sm100->mapped);
+      EXPECT_TRUE(sm90 ? plan.sm90->block_mask : plan.sm100->block_mask);
       AttentionSpec tensor = spec;
       tensor.mask = {};
       tensor.mask.kind = MaskSpec::Kind::kMaterialized;

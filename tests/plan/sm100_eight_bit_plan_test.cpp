@@ -42,10 +42,10 @@ TEST(Sm100Plan, E4m3HasHalfOfTheBytesAndTwiceTheStages) {
   AttentionSpec parts = dense(128, Dtype::kE4m3);
   parts.num_partitions = 2;
   EXPECT_EQ(plan_of(parts).sm100->exp2_fma_pairs, 16);
-  PlanOptions mapped;
-  mapped.mask_map = true;
-  EXPECT_EQ(plan_of(dense(128, Dtype::kE4m3), mapped).sm100->exp2_fma_pairs, 16);
-  EXPECT_EQ(plan_of(parts, mapped).sm100->exp2_fma_pairs, 12);
+  PlanOptions block_mask;
+  block_mask.mask_map = true;
+  EXPECT_EQ(plan_of(dense(128, Dtype::kE4m3), block_mask).sm100->exp2_fma_pairs, 16);
+  EXPECT_EQ(plan_of(parts, block_mask).sm100->exp2_fma_pairs, 12);
   PlanOptions alone;
   alone.num_qo = 1;
   EXPECT_EQ(plan_of(dense(128, Dtype::kE4m3), alone).sm100->exp2_fma_pairs, 8);

@@ -329,9 +329,9 @@ TEST(Sm100Launch, WhatIsNotCut) {
   AttentionSpec keys = spec;
   keys.partition_keys = 128;
   EXPECT_FALSE(cuts(keys));
-  AttentionSpec mapped = spec;
-  mapped.mask.kind = MaskSpec::Kind::kMaterialized;
-  EXPECT_FALSE(cuts(mapped));
+  AttentionSpec block_mask = spec;
+  block_mask.mask.kind = MaskSpec::Kind::kMaterialized;
+  EXPECT_FALSE(cuts(block_mask));
 }
 
 }  // namespace

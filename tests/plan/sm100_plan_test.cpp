@@ -260,9 +260,10 @@ TEST(Sm100Plan, OneWarpAsksWhatAnExpressionHides) {
     EXPECT_EQ(plan.sm100->persistent, one.persistent ? 1 : 0);
     EXPECT_EQ(plan.sm100->published, one.published);
     EXPECT_EQ(plan.sm100->skips_tiles, one.skips_tiles);
-    EXPECT_FALSE(plan.main().overlaps && !plan.sm100->mapped);
+    EXPECT_FALSE(plan.main().overlaps && !plan.sm100->block_mask);
     spec.page_size = 16;
-    EXPECT_EQ(plan_of(spec, options).sm100->skips_tiles, !plan.sm100->mapped && one.code[0] != 's');
+    EXPECT_EQ(plan_of(spec, options).sm100->skips_tiles,
+              !plan.sm100->block_mask && one.code[0] != 's');
   }
 }
 

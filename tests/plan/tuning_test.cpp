@@ -129,11 +129,11 @@ TEST(Tuning, ACtaMayStealTiles) {
   const Tuning alone = tuning_of(R"({"persistent": 2, "pair_cta": 0})", "{}");
   check_plan(plan_of(dense(256), {}, &alone), "tuned");
   // Refused by name: pairs, lists of a map, warps that upcast, sequences that differ in length.
-  AttentionSpec paged = causal, upcast = causal, mapped = causal;
+  AttentionSpec paged = causal, upcast = causal, block_mask = causal;
   paged.page_size = 64;
   upcast.kv_dtype = Dtype::kE4m3;
-  mapped.mask = documents();
-  for (const AttentionSpec& spec : {dense(256), paged, upcast, mapped}) {
+  block_mask.mask = documents();
+  for (const AttentionSpec& spec : {dense(256), paged, upcast, block_mask}) {
     const Result<KernelPlan> refused = plan(spec, {}, &tuning);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().field, "tuning.persistent");
@@ -211,9 +211,9 @@ TEST(Tuning, PairsOrCtasAlone) {
   EXPECT_EQ(plan_of(dense(128), asked, &pairs).sm100->cluster, 2);
   asked.pair_cta = false;
   EXPECT_EQ(plan_of(dense(256), asked, &pairs).sm100->cluster, 1);
-  AttentionSpec mapped = dense(128);
-  mapped.mask = documents();
-  EXPECT_EQ(cluster(mapped, &pairs), 1);
+  AttentionSpec block_mask = dense(128);
+  block_mask.mask = documents();
+  EXPECT_EQ(cluster(block_mask, &pairs), 1);
   // A row reaches no kernel that the option does not.
   AttentionSpec deep = dense(224);
   deep.ov_depth = 128;

@@ -29,7 +29,7 @@ constexpr const char* kKernel = R"(
 using namespace attnjit;
 struct Config {
   static constexpr bool kRagged = true, kRaggedKv = false, kKvLensExcludeNew = false;
-  static constexpr bool kSplit = true, kCuts = true, kMapped = false, kPairTiles = true;
+  static constexpr bool kSplit = true, kCuts = true, kBlockMask = false, kPairTiles = true;
   static constexpr bool kStreamK = false, kHeadStreamK = false, kClusterReduces = false, kSkipsHiddenTiles = false;
   static constexpr bool kE4m3 = false, kUpcastsKv = false;
   static constexpr int kCluster = 1, kGqaShift = 2, kGroup = 4, kTileM = 128, kTileN = 64;

@@ -310,17 +310,17 @@ TEST_F(Sm90Maps, SpillNothing) {
 }
 
 TEST_F(Sm90Maps, OnlyWhereArraysDecide) {
-  const auto mapped = [](const MaskSpec& mask) {
+  const auto block_mask = [](const MaskSpec& mask) {
     return plan(*ResolvedSpec::make(maps_spec(64, mask)))->map.has_value();
   };
-  EXPECT_TRUE(mapped(same_document()));
-  EXPECT_TRUE(mapped(causal_documents()));
-  EXPECT_TRUE(mapped(tensor_mask(Dtype::kF32)));
+  EXPECT_TRUE(block_mask(same_document()));
+  EXPECT_TRUE(block_mask(causal_documents()));
+  EXPECT_TRUE(block_mask(tensor_mask(Dtype::kF32)));
   EXPECT_FALSE(plan(*ResolvedSpec::make(maps_spec(200, tensor_mask(Dtype::kU8))))->map);
-  EXPECT_FALSE(mapped(mask_of(Kind::kCausal)));
-  EXPECT_FALSE(mapped(over_arrays("kv_idx <= q_idx", {})));
-  EXPECT_FALSE(mapped(over_arrays("kv_idx < p.prefix[b]", {{"prefix", Type::kI32Array}})));
-  EXPECT_FALSE(mapped(
+  EXPECT_FALSE(block_mask(mask_of(Kind::kCausal)));
+  EXPECT_FALSE(block_mask(over_arrays("kv_idx <= q_idx", {})));
+  EXPECT_FALSE(block_mask(over_arrays("kv_idx < p.prefix[b]", {{"prefix", Type::kI32Array}})));
+  EXPECT_FALSE(block_mask(
       over_arrays("p.blocks[q_idx / 128][kv_idx / 128] != 0", {{"blocks", Type::kI32Matrix}})));
 }
 

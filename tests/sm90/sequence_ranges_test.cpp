@@ -32,7 +32,7 @@ constexpr const char* kKernel = R"(
 using namespace attnjit;
 struct Config {
   static constexpr bool kRagged = HEADS, kRaggedKv = false, kKvLensExcludeNew = false;
-  static constexpr bool kSplit = true, kStreamK = true, kMapped = false, kPairTiles = false;
+  static constexpr bool kSplit = true, kStreamK = true, kBlockMask = false, kPairTiles = false;
   static constexpr bool kHeadStreamK = HEADS, kClusterReduces = !HEADS, kCuts = false;
   static constexpr bool kSkipsHiddenTiles = false;
   static constexpr int kCluster = 1, kTileM = 64, kTileN = 64;

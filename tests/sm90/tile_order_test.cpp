@@ -22,7 +22,7 @@ using namespace attnjit;
 template <bool kBytes>
 struct Config {
   static constexpr bool kRagged = true, kRaggedKv = false, kKvLensExcludeNew = false;
-  static constexpr bool kSplit = false, kMapped = false, kPairTiles = true;
+  static constexpr bool kSplit = false, kBlockMask = false, kPairTiles = true;
   static constexpr bool kCuts = false, kSkipsHiddenTiles = false;
   static constexpr bool kE4m3 = kBytes, kUpcastsKv = false;
   static constexpr int kCluster = 1, kGqaShift = 0, kGroup = 1, kTileM = 128;

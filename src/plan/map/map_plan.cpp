@@ -32,7 +32,7 @@ using Buffer = BufferId::Kind;
 constexpr int kThreads = 512;  // whose warps look at blocks beside one another
 constexpr int kCtasPerSm = 4;  // as many as an SM has threads for
 constexpr int kWordBytes = 4;  // of an i32
-constexpr std::int64_t kBlockBitsBytes = kMapBlock * kMapBlock / 8;
+constexpr std::int64_t kBlockBitsBytes = kMaskBlock * kMaskBlock / 8;
 /// Blocks that a map has bits of, at most: 32 MiB.
 constexpr std::int64_t kMostBitBlocks = 1 << 14;
 /// The most that a caller may give room for: a place has 24 bits (templates/maps/block_bits.cuh).
@@ -147,7 +147,7 @@ std::string_view why_none_walked(const ResolvedSpec& spec) {
 bool wants_map(const ResolvedSpec& spec) { return spec.options().mask_map.value_or(false); }
 
 std::int32_t blocks_of(std::int32_t length) {
-  return length / kMapBlock + (length % kMapBlock != 0 ? 1 : 0);
+  return length / kMaskBlock + (length % kMaskBlock != 0 ? 1 : 0);
 }
 
 template <class... Args>
@@ -212,7 +212,7 @@ void add_lists_of_blocks(const char* cuda_type, std::vector<KernelParameter>& pa
 void add_lists(const KernelPlan& plan, const char* cuda_type,
                std::vector<KernelParameter>& parameters) {
   for (const WorkspaceId list : kListWorkspaces) {
-    if (list == WorkspaceId::kListDescriptors && !map_has_bits(plan.spec)) continue;
+    if (list == WorkspaceId::kListDescriptors && !block_mask_has_bits(plan.spec)) continue;
     parameters.push_back(workspace_parameter(plan, list, cuda_type));
   }
 }
@@ -232,7 +232,7 @@ PlannedKernel map_kernel(const KernelPlan& plan) {
   constants.add("kGroup", spec.group);
   constants.add("kMapHeads", counted_at_launch(plan) ? 0 : plan.map->heads);
   constants.add("kByHead", plan.map->by_head && !spec::interprets_mask(spec));
-  constants.add("kMapBits", plan.map->bits);
+  constants.add("kBlockMaskBits", plan.map->bits);
   constants.add("kLengthsDiffer", spec.lengths_differ);
   constants.add("kRagged", spec.ragged);
   constants.add("kRaggedKv", spec.ragged_kv);
@@ -263,7 +263,7 @@ PlannedKernel lists_kernel(const KernelPlan& plan) {
   kernel.overlaps = true;
   Constants constants;
   constants.add("kThreads", kListThreads);
-  constants.add("kMapBits", plan.map->bits);
+  constants.add("kBlockMaskBits", plan.map->bits);
   kernel.constants = std::move(constants).take();
   add_lists_of_blocks("const int", kernel.parameters);
   if (plan.map->bits) {
@@ -301,7 +301,7 @@ std::int32_t lists_per_map(const LaunchRequest& request) {
 
 }  // namespace
 
-bool walks_map(const ResolvedSpec& spec) {
+bool walks_block_mask(const ResolvedSpec& spec) {
   if (!why_none_walked(spec).empty()) return false;
   // What a launch brings to be interpreted may be anything.
   return spec::materialized(spec->mask) != nullptr || spec::interprets_mask(spec) ||
@@ -313,7 +313,7 @@ std::string why_no_map(const ResolvedSpec& spec) {
   return why.empty() ? std::string() : fmt::format("a map is asked for (mask_map), and {}", why);
 }
 
-bool map_has_bits(const SpecFacts& spec) {
+bool block_mask_has_bits(const SpecFacts& spec) {
   // NOTE: in sm_90a's deepest bodies what reads them spills.
   return has_registers(spec) && (spec::interprets_mask(spec) || hides_scores(spec.mask));
 }
@@ -332,13 +332,13 @@ PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads) {
   map.by_head = by_head;
   map.packed_heads = packed_heads;
   map.by_tensor = spec::materialized(spec->mask) != nullptr;
-  map.bits = map_has_bits(spec);
+  map.bits = block_mask_has_bits(spec);
   return map;
 }
 
 void add_map_workspaces(KernelPlan& plan) {
-  if (!walks_map(plan.spec)) return;
-  const bool bits = map_has_bits(plan.spec);
+  if (!walks_block_mask(plan.spec)) return;
+  const bool bits = block_mask_has_bits(plan.spec);
   for (const MapArray& array : kArrays) {
     if (bits || array.of != MapArray::Of::kBits) plan.workspaces.push_back(array.workspace);
   }
@@ -350,7 +350,7 @@ void add_map_workspaces(KernelPlan& plan) {
 
 void add_map_parameters(const KernelPlan& plan, std::vector<KernelParameter>& parameters) {
   using enum LaunchNumber;
-  const bool bits = map_has_bits(plan.spec);
+  const bool bits = block_mask_has_bits(plan.spec);
   std::vector<LaunchNumber> numbers{kMapBatches, kMapHeads, kHeadsPerMap};
   if (has_lists(plan.spec)) {
     add_lists(plan, "const int", parameters);

@@ -15,17 +15,17 @@
 namespace attnjit {
 
 /// Queries, and keys, of a block of a map (templates/maps/map_rows.cuh).
-inline constexpr int kMapBlock = 128;
+inline constexpr int kMaskBlock = 128;
 
 /// Whether an attention kernel walks a map of its mask: a tensor is part of it, or custom code that
 /// depends on elements of arrays that differ within a tile; or PlanOptions::mask_map asks for one.
-bool walks_map(const ResolvedSpec& spec);
+bool walks_block_mask(const ResolvedSpec& spec);
 
 /// Why a map that PlanOptions::mask_map asks for cannot be had; empty: it can, or nobody asks.
 std::string why_no_map(const ResolvedSpec& spec);
 
 /// Whether the map of a spec whose kernel walks one has bits of blocks that are seen in part.
-bool map_has_bits(const SpecFacts& spec);
+bool block_mask_has_bits(const SpecFacts& spec);
 
 /// The map of a spec whose kernel walks one. `packed_heads`: query heads that share tiles.
 PlannedMap planned_map(const ResolvedSpec& spec, int packed_heads);

@@ -217,7 +217,7 @@ void add_mla_constants(const MlaTiles& tiles, Constants& constants) {
                   spec.cache_format == CacheFormat::kDsv32 ? kDsv32RowBytes : spec.qk_depth);
   }
   constants.add("kPairTiles", tiles.pair_tiles);
-  constants.add("kMapped", false);
+  constants.add("kBlockMask", false);
   constants.add("kSplit", splits(spec));
   constants.add("kStreamK", tiles.stream_k);
   // What kernels with heads of their own may do.

@@ -80,19 +80,19 @@ Fa4Config sm100_fa4_config(const SpecFacts& spec, PlanOptions options) {
 void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tuning& tuned,
                        Sm100Plan& plan) {
   const SpecFacts& spec = resolved;
-  plan.mapped = walks_map(resolved);
+  plan.block_mask = walks_block_mask(resolved);
   plan.published = lists_sequences(spec);
   plan.cuts = splits(spec) && spec.num_partitions == 0 && spec.partition_keys == 0 &&
-              cuts_ragged(spec) && !plan.mapped;
+              cuts_ragged(spec) && !plan.block_mask;
   plan.can_persist = !plan.published && !spec.lengths_differ;
   // A warp publishes what is stolen, which is not there for pairs.
-  plan.can_steal_tiles = plan.can_persist && !pair && !plan.mapped && !plan.spec->upcasts_kv;
+  plan.can_steal_tiles = plan.can_persist && !pair && !plan.block_mask && !plan.spec->upcasts_kv;
   // NOTE: what interprets is one kernel for all masks, even ones and others. What an expression
   // hides may make its work uneven, but never longer than where nothing is hidden.
   const bool even = !spec.interpreted && !contains(spec.mask, MaskSpec::Kind::kCausal);
   // NOTE: where each role counts work tiles for itself, as in pairs, each would ask the expression.
   // With one O pairs gain nothing by walking several; with two they do, and walk all KV tiles.
-  const bool asks = spec.block_sparse && !plan.mapped;
+  const bool asks = spec.block_sparse && !plan.block_mask;
   const bool single_accumulator = plan.softmax_warpgroups == 1;
   const bool persists = plan.can_persist && even && !(asks && pair && single_accumulator);
   plan.persistent = tuned.persistent.value_or(persists ? 1 : 0);
@@ -105,8 +105,11 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
 }
 
 Result<std::int64_t> sm100_choose_keys(const SpecFacts& spec, const Fa4Config& config,
-                                       const Sm100Tuning& tuned, bool mapped, std::string& why) {
-  const auto divides_blocks = [&](std::int64_t tile) { return !mapped || kMapBlock % tile == 0; };
+                                       const Sm100Tuning& tuned, bool block_mask,
+                                       std::string& why) {
+  const auto divides_blocks = [&](std::int64_t tile) {
+    return !block_mask || kMaskBlock % tile == 0;
+  };
   std::int64_t keys = config.BN;
   const auto lower = [&](std::int64_t to, const std::string& reason) {
     if (to == keys) return;
@@ -160,7 +163,7 @@ Result<std::int64_t> sm100_choose_keys(const SpecFacts& spec, const Fa4Config& c
     }
     if (!divides_blocks(*asked)) {
       return bad_choice(&Sm100Tuning::BN, "is {}; a block of the mask's map has {} keys", *asked,
-                        kMapBlock);
+                        kMaskBlock);
     }
     keys = *asked;
     why = "tuned";
@@ -203,7 +206,7 @@ bool sm100_pairs_by_default(const ResolvedSpec& resolved) {
       sm100_swizzle(spec, in_pairs).value_or(depth512_args(spec, in_pairs).swizzle_mode);
   const bool halves = ceil_div(spec.ov_depth * size_of(spec.qkv_dtype), bytes) % 2 == 0;
   return halves && !spec.decodes(kSm100TileRows) && !spec.lengths_differ &&
-         !lists_sequences(spec) && !spec.upcasts_kv && !walks_map(resolved);
+         !lists_sequences(spec) && !spec.upcasts_kv && !walks_block_mask(resolved);
 }
 
 bool sm100_may_choose_pairs(const ResolvedSpec& resolved, ConfigKind kind,
@@ -237,7 +240,7 @@ std::int64_t sm100_polynomial_pairs(const SpecFacts& spec, const Sm100Plan& plan
   if (spec.upcasts_kv && modified) return pairs / 16;
   // P of e4m3 takes fewer registers: four in 16 spill nowhere, but beside what reads what is
   // published and a map, where 28 bytes spilt.
-  if (variant.MMA_K == 32 && variant.num_qo == 2 && !(plan.published && plan.mapped)) {
+  if (variant.MMA_K == 32 && variant.num_qo == 2 && !(plan.published && plan.block_mask)) {
     return pairs / 4;
   }
   if (tensor_cycles < 896 && variant.num_qo == 2) return pairs * 3 / 16;

@@ -56,7 +56,7 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
 /// The keys per tile, lowered to what a thread's row fits and to whole batches of columns; `why`:
 /// they are not the configuration's.
 Result<std::int64_t> sm100_choose_keys(const SpecFacts& spec, const Fa4Config& config,
-                                       const Sm100Tuning& tuned, bool mapped, std::string& why);
+                                       const Sm100Tuning& tuned, bool block_mask, std::string& why);
 
 /// How P of a tile is signalled, where a row chooses among its parts.
 Result<Sm100SplitOfP> sm100_choose_split_of_p(const SpecFacts& spec, std::int64_t keys,

@@ -61,7 +61,7 @@ bool loads_by_threads(const Sm100Plan& sm100) {
 
 // Whether the kernel waits for the end of what comes before it on the stream.
 bool overlaps(const Sm100Plan& sm100) {
-  return (sm100.published && !sm100.counted) || sm100.mapped;
+  return (sm100.published && !sm100.counted) || sm100.block_mask;
 }
 
 std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm100Plan& sm100) {
@@ -101,7 +101,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
   constants.add("kSeparateRope", spec.separate_rope);
   constants.add("kRopeBf16", spec.rope_dtype == Dtype::kBf16);
   constants.add("kBoxRows", box_rows(sm100));
-  constants.add("kMapBits", sm100.mapped && map_has_bits(spec));
+  constants.add("kBlockMaskBits", sm100.block_mask && block_mask_has_bits(spec));
   constants.add("kOverlaps", overlaps(sm100));
   // What kernels of sm_90a, or of absorbed MLA, may do.
   constants.add("kStreamK", false);
@@ -184,7 +184,7 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
     plan.partials.cut_rows = static_cast<int>(variant.BM);
   }
   add_partial_parameters(plan, kernel.parameters);
-  if (sm100.mapped) {
+  if (sm100.block_mask) {
     add_map_parameters(plan, kernel.parameters);
     plan.map = planned_map(plan.spec, variant.fuse_gqa ? plan.spec->group : 1);
   }

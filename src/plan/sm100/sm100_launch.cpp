@@ -145,7 +145,7 @@ std::int32_t sm100_partitions(const KernelPlan& plan, const LaunchShapes& shapes
 std::int32_t sm100_rows_per_list(const KernelPlan& plan, const LaunchShapes& shapes,
                                  const DeviceShape& device) {
   const std::int32_t partitions = sm100_partitions(plan, shapes, device);
-  return query_tiles(plan, shapes, device, partitions).body->BM_eff > kMapBlock ? 2 : 1;
+  return query_tiles(plan, shapes, device, partitions).body->BM_eff > kMaskBlock ? 2 : 1;
 }
 
 Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,

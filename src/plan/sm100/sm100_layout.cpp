@@ -102,7 +102,7 @@ void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
 // waited for. Of larger groups a tile has one position, and many rows are nobody's.
 bool takes_any_group(const SpecFacts& spec, const Sm100Plan& plan) {
   return spec.decodes(kSm100TileRows) ||
-         (spec.lengths_differ && !plan.mapped && spec.group < kSm100TileRows / 2);
+         (spec.lengths_differ && !plan.block_mask && spec.group < kSm100TileRows / 2);
 }
 
 // What one warp says to all others of work tiles, and what a CTA keeps of them. Where CTAs walk a

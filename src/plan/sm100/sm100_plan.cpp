@@ -99,7 +99,7 @@ Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind
   sm100_choose_work(resolved, config.pair_cta, tuned, plan);
   Sm100Reasons reasons;
   const Result<std::int64_t> keys =
-      sm100_choose_keys(spec, config, tuned, plan.mapped, reasons.keys);
+      sm100_choose_keys(spec, config, tuned, plan.block_mask, reasons.keys);
   if (!keys) return keys.error();
   Sm100LayoutRequest tile(spec, plan, config);
   tile.BN = *keys;
@@ -182,7 +182,7 @@ Result<Sm100Plan> make_sm100_plan(const ResolvedSpec& resolved, const TuningValu
   const bool can_pair = sm100_may_choose_pairs(resolved, kind, single_accumulator);
   // A row's match cannot name the caller's options, nor that a mask has a map: these go first.
   const PlanOptions& options = resolved.options();
-  if (options.pair_cta || options.num_qo || walks_map(resolved)) choices.pair_cta.reset();
+  if (options.pair_cta || options.num_qo || walks_block_mask(resolved)) choices.pair_cta.reset();
   std::int64_t pair = 0;
   Status status = choices.take(&Sm100Tuning::pair_cta, 0, can_pair ? 1 : 0, 1, pair);
   if (!can_pair) choices.pair_cta.reset();

@@ -58,7 +58,7 @@ struct Sm100Plan {
   /// 0: a CTA has one work tile; 1: a CTA per SM walks several; 2: there is a CTA for each, and one
   /// that runs steals those of CTAs that have not started (cluster launch control).
   std::int64_t persistent = 0;
-  bool mapped = false;       ///< it walks lists of a map of the mask (templates/maps)
+  bool block_mask = false;   ///< it walks lists of a block mask (templates/maps)
   bool skips_tiles = false;  ///< an expression says which tiles are walked (seen_tiles.cuh)
   bool many_gaps = false;    ///< .. and may hide tiles again and again
   bool split = false;        ///< launches may split the keys into partitions
@@ -94,7 +94,7 @@ inline constexpr Field<Sm100Plan> kSm100Fields[] = {
     FIELD(published, "kPublished"),
     FIELD(skips_tiles, "kSkipsTiles"),
     FIELD(many_gaps, "kManyGaps"),
-    FIELD(mapped, "kMapped"),
+    FIELD(block_mask, "kBlockMask"),
     FIELD(split, "kSplit"),
     FIELD(cuts, "kCuts"),
     FIELD(partition_tiles, "kPartitionTiles"),

@@ -73,9 +73,9 @@ Sm100Budgets single_accumulator_budgets(const Sm100Plan& plan) {
   // What reads a map takes registers of the softmax: beside scales of keys, a mask of numbers and a
   // caller's code for each score it spilt 20 bytes with 184. Correction uses 117. A pair's softmax
   // has rows of 128 keys.
-  const Sm100Budgets usual = plan.cluster > 1 ? Sm100Budgets{200, 152, 152}
-                             : plan.mapped    ? Sm100Budgets{200, 144, 160}
-                                              : Sm100Budgets{184, 160, 160};
+  const Sm100Budgets usual = plan.cluster > 1  ? Sm100Budgets{200, 152, 152}
+                             : plan.block_mask ? Sm100Budgets{200, 144, 160}
+                                               : Sm100Budgets{184, 160, 160};
   return plan.spec->upcasts_kv ? Sm100Budgets{160, 128, 64, 160} : usual;
 }
 

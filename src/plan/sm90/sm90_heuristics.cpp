@@ -19,8 +19,8 @@ namespace {
 /// NOTE: above depth 64 scales of keys take registers that three do not have, and warps that upcast
 /// need those that three do not leave.
 constexpr Sm90Case kHasThreeConsumers[] = {
-    {kNeedsFewRegisters | kTo64, kMapped | kUpcast | kBlocks},
-    {kNeedsFewRegisters | kTo128, kMapped | kUpcast | kBlocks | kKeyScales},
+    {kNeedsFewRegisters | kTo64, kBlockMask | kUpcast | kBlocks},
+    {kNeedsFewRegisters | kTo128, kBlockMask | kUpcast | kBlocks | kKeyScales},
     {kCapped},
 };
 
@@ -37,11 +37,11 @@ constexpr Sm90Row<Tile> kTiles[] = {
     // memory
     // in the place of a second Q at depth 128. NOTE: there scales of 128 keys have no room beside
     // what is upcast.
-    {{kMapped | kTo64}, {128, 2, 2, true}},
-    {{kMapped | kTo128 | kUpcast | kKeyScales}, {64, 2, 1, true}},
-    {{kMapped | kTo128}, {128, 2, 1, true}},
-    {{kMapped | kTo192 | kVTo128, kUpcast}, {128, 2, 2, true}},
-    {{kMapped}, {64, 2, 2, true}},
+    {{kBlockMask | kTo64}, {128, 2, 2, true}},
+    {{kBlockMask | kTo128 | kUpcast | kKeyScales}, {64, 2, 1, true}},
+    {{kBlockMask | kTo128}, {128, 2, 1, true}},
+    {{kBlockMask | kTo192 | kVTo128, kUpcast}, {128, 2, 2, true}},
+    {{kBlockMask}, {64, 2, 2, true}},
     // Memory holds each upcast tile twice. NOTE: at depth 128 an `or` mask and ALiBi spill with 128
     // keys, and scales of keys have no room.
     {{kUpcast | kTo64}, {128, 2, 2, true}},
@@ -212,23 +212,23 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
   const auto has = [&](Sm90Trait trait) { return (plan.spec_traits & trait) != 0; };
   const bool kv_lens = spec.lengths_differ;
   plan.block_sparse = has(kBlockSparse);
-  plan.mapped = has(kMapped);
-  plan.map_bits = has(kMapBits);
+  plan.block_mask = has(kBlockMask);
+  plan.block_mask_bits = has(kBlockMaskBits);
   plan.split = splits(spec);
   const bool chooses = plan.split && spec.num_partitions == 0 && spec.partition_keys == 0;
   // NOTE: the model of equal units does not know what windows and chunks leave of them. The device
   // does, but not of a block-sparse mask. Decodes have a tile of each head.
   const bool deals = kv_lens ? has(kDecode) : !has(kDecode) && !has(kSliding) && !has(kChunked);
   plan.stream_k = chooses && !plan.block_sparse && deals;
-  plan.overlaps = plan.split || plan.mapped || has(kDecode);
+  plan.overlaps = plan.split || plan.block_mask || has(kDecode);
   // In a ragged batch a tile may be a hundred times as long as another. What a block-sparse mask
   // shows of each is known on the device alone, but pairs even out what is like causal. NOTE: warps
   // that copy rows each find the CTA's work for themselves, and could not claim it, but where one
   // finds what is cut and publishes it.
-  plan.cuts = chooses && cuts_ragged(spec) && !plan.mapped && !has(kDecode);
-  plan.dynamic_schedule = kv_lens
-                              ? spec.ragged && (plan.cuts || !spec.copies_rows)
-                              : plan.block_sparse && !plan.split && (plan.mapped || !has(kRising));
+  plan.cuts = chooses && cuts_ragged(spec) && !plan.block_mask && !has(kDecode);
+  plan.dynamic_schedule =
+      kv_lens ? spec.ragged && (plan.cuts || !spec.copies_rows)
+              : plan.block_sparse && !plan.split && (plan.block_mask || !has(kRising));
   // Decodes load each key once, and nobody comes back for what L2 fetches beside it: 7 % of 4 TB/s.
   // Prompts do not notice.
   if (kv_lens) plan.l2_bytes = 128;
@@ -249,7 +249,7 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
   return plan;
 }
 
-bool sm90_packs_gqa(const SpecFacts& spec, bool mapped) {
+bool sm90_packs_gqa(const SpecFacts& spec, bool block_mask) {
   // A TMA box is of the 64 rows of a consumer, whole positions of them. NOTE: two rows of a thread
   // that have a head each have a score modification's state each, and that spills at depth 192 and
   // 256.
@@ -259,7 +259,7 @@ bool sm90_packs_gqa(const SpecFacts& spec, bool mapped) {
   // Where rows wait for memory, as decodes do, a group that is loaded once for all its heads saves
   // the others' loads; rows that are nobody's cost the rest. A tile of a map's blocks has none.
   const bool fits = kSm90ConsumerRows % spec.group == 0 || spec.decodes(kSm90ConsumerRows) ||
-                    (spec.lengths_differ && !mapped && spec.group < kSm90ConsumerRows);
+                    (spec.lengths_differ && !block_mask && spec.group < kSm90ConsumerRows);
   return spec.group > 1 && fits && !(has_state && spec.qk_depth > 128);
 }
 

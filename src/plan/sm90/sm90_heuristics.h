@@ -15,7 +15,7 @@ namespace attnjit {
 Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved);
 
 /// Whether a tile's rows are of all the query heads that share a KV head.
-bool sm90_packs_gqa(const SpecFacts& spec, bool mapped);
+bool sm90_packs_gqa(const SpecFacts& spec, bool block_mask);
 
 /// Whether P's rows are summed by the tensor cores: where that was found to be faster, and nothing
 /// but O is divided by the sums. They are of P rounded, with which an LSE would be off by up to

@@ -93,7 +93,7 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
     parameters.push_back(workspace_parameter(plan, WorkspaceId::kClaims, "attnjit::ClaimWords"));
   }
   add_partial_parameters(plan, parameters);
-  if (sm90.mapped) add_map_parameters(plan, parameters);
+  if (sm90.block_mask) add_map_parameters(plan, parameters);
   return parameters;
 }
 
@@ -120,7 +120,7 @@ Status fill_from_sm90(const Sm90Plan& sm90, KernelPlan& plan) {
     kernel.small_tile_constants = constants_of(plan.spec, *sm90.small_tile, 1);
   }
   kernel.parameters = parameters_of(plan, sm90);
-  if (sm90.mapped) plan.map = planned_map(plan.spec, sm90.packed_heads());
+  if (sm90.block_mask) plan.map = planned_map(plan.spec, sm90.packed_heads());
   plan.partials = {.stream_k = sm90.head_stream_k() ? StreamK::kHeads : StreamK::kNone,
                    .cut_rows = sm90.cuts || sm90.stream_k ? sm90.BM : 0};
   add_split_deviation(plan);

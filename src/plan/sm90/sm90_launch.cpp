@@ -52,7 +52,7 @@ LaunchTiles tiles_of(const KernelPlan& plan, const LaunchShapes& shapes, const D
                      bool splits) {
   const auto tiling_of = [&](const Sm90Plan& body) {
     const bool whole = !body.spec->lengths_differ && !splits;
-    const int ctas = whole && !body.mapped ? ctas_of(body, device) : 0;
+    const int ctas = whole && !body.block_mask ? ctas_of(body, device) : 0;
     return sm90_tiling(rows_of(plan, body, shapes, whole, ctas));
   };
   const Sm90Plan& first = *plan.sm90;

@@ -54,7 +54,7 @@ Status fit_partitions(const TuningValues* tuned, Sm90Plan& plan) {
 /// What follows from the tile.
 void complete(Sm90Plan& plan) {
   const SpecFacts& spec = *plan.spec;
-  plan.pack_gqa = sm90_packs_gqa(spec, plan.mapped);
+  plan.pack_gqa = sm90_packs_gqa(spec, plan.block_mask);
   plan.BM = kSm90ConsumerRows * plan.num_consumers;
   plan.sums_by_product = sm90_sums_by_product(sm90_traits(plan));
   plan.q_register_steps = sm90_q_register_steps(sm90_traits(plan));
@@ -75,7 +75,7 @@ Sm90Knob::Values sm90_tile_keys(const Sm90Plan& plan) {
   // A lane upcasts a key.
   if (plan.spec->upcasts_kv) keys = {64, 96, 128, 160, 192};
   // A block of a map is whole tiles.
-  if (plan.mapped) std::erase_if(keys, [](std::int64_t one) { return kMapBlock % one != 0; });
+  if (plan.block_mask) std::erase_if(keys, [](std::int64_t one) { return kMaskBlock % one != 0; });
   return keys;
 }
 

@@ -46,9 +46,10 @@ struct Sm90Plan {
       false;              ///< CTAs claim it (common/claims.cuh); else each takes every n-th tile
   bool overlaps = false;  ///< waits for the end of the launch before it: PlannedKernel::overlaps
   bool block_sparse = false;  ///< KV tiles are listed by what the mask says of each
-  bool mapped = false;        ///< they are those of a map of the mask (templates/maps)
-  bool map_bits = false;  ///< which says of blocks that are seen in part which scores are visible
-  bool split = false;     ///< launches may split the keys into partitions
+  bool block_mask = false;    ///< they are those of a block mask (templates/maps)
+  bool block_mask_bits =
+      false;           ///< which says of blocks that are seen in part which scores are visible
+  bool split = false;  ///< launches may split the keys into partitions
   /// Those that choose how deal out stream-K ranges of KV tiles, as many to each CTA; of sequences
   /// that differ in length (kv_lens) the device finds whether it does.
   bool stream_k = false;
@@ -103,7 +104,7 @@ struct Sm90Plan {
   bool rewrites_kv() const { return num_raw_stages > 0; }
   bool transposes_v() const { return rewrites_kv() && !spec->upcasts_kv; }
   bool has_consumers() const { return num_consumers > 1; }
-  bool may_have_three() const { return has_consumers() && !mapped && !spec->upcasts_kv; }
+  bool may_have_three() const { return has_consumers() && !block_mask && !spec->upcasts_kv; }
   /// O is f32, is staged nowhere, and leaves from registers.
   bool o_from_registers() const { return spec->o_dtype == Dtype::kF32; }
   /// Before the consumers: one loads, and rewrites V; where K is upcast, another one does that.
@@ -118,7 +119,7 @@ struct Sm90Plan {
   int work_bytes() const { return split ? 48 : 32; }
   /// Bytes of a descriptor that the producer publishes with the K of a stage, where tiles are
   /// listed: a word, and one more where a map has bits.
-  int descriptor_bytes() const { return map_bits ? 8 : 4; }
+  int descriptor_bytes() const { return block_mask_bits ? 8 : 4; }
 };
 
 /// Bytes of a row in a TMA box of K and V. Where they are upcast that is whole 128 where the
@@ -146,8 +147,8 @@ inline constexpr Field<Sm90Plan> kSm90Fields[] = {
     {"row_copies", "kRowCopies", &fact_of<&SpecFacts::copies_rows>},
     FIELD(overlaps, "kOverlaps"),
     FIELD(block_sparse, "kBlockSparse"),
-    FIELD(mapped, "kMapped"),
-    FIELD(map_bits, "kMapBits"),
+    FIELD(block_mask, "kBlockMask"),
+    FIELD(block_mask_bits, "kBlockMaskBits"),
     FIELD(split, "kSplit"),
     FIELD(stream_k, nullptr),
     FIELD(partition_tiles, "kPartitionTiles"),

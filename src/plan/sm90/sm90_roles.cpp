@@ -66,9 +66,9 @@ constexpr Sm90Row<bool> kStash[] = {
 /// Most where sequences' keys have parts, too, and O has columns to spare.
 constexpr Sm90Row<int> kSpareRegisters[] = {
     {{kBlockSparse | kKvLens | kSplit | kVTo128, kTo128}, 48},
-    {{kMapped | kKvLens}, 32},
-    {{kMapped | kSplit}, 32},
-    {{kMapped | kMapBits, kTo128}, 32},
+    {{kBlockMask | kKvLens}, 32},
+    {{kBlockMask | kSplit}, 32},
+    {{kBlockMask | kBlockMaskBits, kTo128}, 32},
     {{kBlockSparse | kKvLens, kTo128}, 32},
     {{kCuts | kTo192, kTo128 | kVTo128}, 32},
     {{kCuts | kRowCopies, kTo192}, 32},

@@ -42,7 +42,8 @@ bool looks_up_blocks(const ResolvedSpec& resolved) {
     lower(rows, spec::looked_up_block(*snippet, spec::Coord::kQRow));
     lower(keys, spec::looked_up_block(*snippet, spec::Coord::kKvIdx));
   }
-  const int most = 512 / (sm90_packs_gqa(resolved, walks_map(resolved)) ? resolved->group : 1);
+  const int most =
+      512 / (sm90_packs_gqa(resolved, walks_block_mask(resolved)) ? resolved->group : 1);
   return rows > 0 && keys > 0 && rows % 128 == 0 && rows % 192 != 0 && keys % 128 == 0 &&
          rows <= most;
 }
@@ -61,8 +62,8 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
   const SpecFacts& spec = resolved;
   const int depth = spec.qk_depth;
   const Score score = spec.score_mod.kind;
-  const bool mapped = walks_map(resolved);
-  const bool block_sparse = mapped || spec.block_sparse;
+  const bool block_mask = walks_block_mask(resolved);
+  const bool block_sparse = block_mask || spec.block_sparse;
   const bool expressed = spec.contains(Kind::kOr) || spec.contains(Kind::kCustom);
   const bool tensor = spec.contains(Kind::kMaterialized);
   const bool adds = spec::adds_to_scores(spec.mask);
@@ -85,8 +86,8 @@ Sm90Traits sm90_spec_traits(const ResolvedSpec& resolved) {
               {kUpcast, spec.upcasts_kv},
               {kKeyScales, spec.key_scales},
               {kBlockSparse, block_sparse},
-              {kMapped, mapped},
-              {kMapBits, mapped && map_has_bits(spec)},
+              {kBlockMask, block_mask},
+              {kBlockMaskBits, block_mask && block_mask_has_bits(spec)},
               {kKvLens, spec.lengths_differ},
               {kRowCopies, spec.copies_rows},
               {kDecode, spec.decodes(kSm90ConsumerRows)},

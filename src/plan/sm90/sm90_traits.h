@@ -49,8 +49,8 @@ enum Sm90Trait : Sm90Traits {
   kUpcast = 1ULL << 28,
   kKeyScales = 1ULL << 29,
   kBlockSparse = 1ULL << 30,
-  kMapped = 1ULL << 31,
-  kMapBits = 1ULL << 32,
+  kBlockMask = 1ULL << 31,
+  kBlockMaskBits = 1ULL << 32,
   kKvLens = 1ULL << 33,
   kRowCopies = 1ULL << 34,
   // Of the plan, as it stands.

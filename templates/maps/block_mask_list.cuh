@@ -10,7 +10,7 @@
 namespace attnjit {
 
 /// A KV tile of a map that has bits: a word more.
-struct MapTileDescriptor : TileDescriptor {
+struct BlockMaskDescriptor : TileDescriptor {
   static constexpr bool kHasBits = true;
   u32 bits = 0;  ///< one more than the place of its block's bits (maps/block_bits.cuh); 0: none
 };
@@ -25,10 +25,10 @@ struct MapTileDescriptor : TileDescriptor {
 /// NOTE: a map says nothing that the launch relies on: entries that are no blocks are passed over,
 /// and so are tiles outside of [begin, end).
 template <int kTileN, class Descriptor, class Mask, class Rows, class Params>
-struct MapList {
-  static_assert(kMapBlock % kTileN == 0, "a block is whole tiles");
+struct BlockMaskList {
+  static_assert(kMaskBlock % kTileN == 0, "a block is whole tiles");
   static_assert(Rows::kGroups < Descriptor::kMaxGroups, "a third group has no bits");
-  static constexpr int kParts = kMapBlock / kTileN;
+  static constexpr int kParts = kMaskBlock / kTileN;
   static constexpr u32 kAll = 0xffffffffu;
 
   const Rows& rows;
@@ -43,9 +43,9 @@ struct MapList {
   u32 found = 0;                 ///< bit i: the tile of lane i is the list's, and not taken
   Descriptor descriptor = {};    ///< of the lane's tile
 
-  ATTNJIT_DEVICE MapList(const Rows& all, const Params& user, int lane_of_warp, KvTiles among,
-                         BlockEntries seen_in_part, BlockEntries seen_whole, const int* descriptors,
-                         int blocks)
+  ATTNJIT_DEVICE BlockMaskList(const Rows& all, const Params& user, int lane_of_warp, KvTiles among,
+                               BlockEntries seen_in_part, BlockEntries seen_whole,
+                               const int* descriptors, int blocks)
       : rows(all),
         params(user),
         lane(lane_of_warp),
@@ -91,14 +91,14 @@ struct MapList {
     at.kv_idx = {first, ends ? at.kv_len - 1 : first + kTileN - 1};
     Descriptor made;
     const bool has_bits = Descriptor::kHasBits && known.has_bits(bit_blocks);
-    const int column = first % kMapBlock;
+    const int column = first % kMaskBlock;
 #pragma unroll 1
     for (int group = 0; group < Rows::kGroups; ++group) {
       at.q_idx = rows.q_idx(group);
       if (at.q_idx.hi < at.q_idx.lo) continue;
       IntRange visible = range_of(true);
       if (has_bits) {
-        const int first_row = (at.q_idx.lo - at.kv_len + at.q_len) % kMapBlock;
+        const int first_row = (at.q_idx.lo - at.kv_len + at.q_len) % kMaskBlock;
         visible = known.visible(first_row, first_row + at.q_idx.hi - at.q_idx.lo, column,
                                 column + kTileN - 1);
       } else if (!in_whole) {
@@ -142,17 +142,17 @@ struct MapList {
 };
 
 /// The same tiles from the last to the first, whatever order the lists have: which of a row's tiles
-/// stand in which list depends on the rows of its block. List: a MapList, whose `tiles` are then
-/// those that are not looked at yet.
+/// stand in which list depends on the rows of its block. List: a BlockMaskList, whose `tiles` are
+/// then those that are not looked at yet.
 template <class List>
-struct SortedMapList : List {
+struct SortedBlockMaskList : List {
   using Descriptor = decltype(List::descriptor);
   using List::kAll;
   using List::kParts;
 
-  ATTNJIT_DEVICE explicit SortedMapList(const List& list) : List(list) {}
+  ATTNJIT_DEVICE explicit SortedBlockMaskList(const List& list) : List(list) {}
 
-  /// As MapList::take().
+  /// As BlockMaskList::take().
   ATTNJIT_DEVICE Descriptor take() {
     search();
     return this->take_found();

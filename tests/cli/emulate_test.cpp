@@ -168,7 +168,7 @@ TEST_F(Emulate, TimingIsAskedForWhole) {
 }
 
 // A copy that completes late is asked for many times.
-TEST_F(Emulate, AMoodHoldsForEverySeed) {
+TEST_F(Emulate, APolicyHoldsForEverySeed) {
   write_text(folder_ / "k.ptx", kAskForACopy);
   const auto steps = [&](const std::string& policy, int seed) {
     std::vector<std::string> more{"--seed", std::to_string(seed)};

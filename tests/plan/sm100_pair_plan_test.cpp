@@ -25,7 +25,7 @@ TEST(Sm100Plan, PairDoublesTheSoftmaxArrivals) {
 }
 
 // Two CTAs compute the prompts of one O: tiles of 128 keys, whose two S leave Q no tensor memory.
-TEST(Sm100Plan, PairsOfCtasWhereOneOIs) {
+TEST(Sm100Plan, PairsOfCtasWithSingleAccumulators) {
   for (const Dtype dtype : {Dtype::kBf16, Dtype::kE4m3}) {
     for (const auto& [qk_depth, ov_depth] :
          {std::pair{256, 256}, {256, 128}, {208, 208}, {224, 208}}) {
@@ -139,7 +139,7 @@ TEST(Sm100Plan, LaunchesOfPairs) {
 }
 
 // One O of up to 256 columns: two buffers of S, and Q behind it.
-TEST(Sm100Plan, OneO) {
+TEST(Sm100Plan, SingleAccumulator) {
   for (const auto& [qk_depth, ov_depth, num_qo] : {std::tuple{256, 256, 0},
                                                    {256, 128, 0},
                                                    {200, 200, 0},

@@ -336,7 +336,7 @@ TEST(Tuning, IllegalChoicesAreErrors) {
 }
 
 // The kernel with one O: 168 registers for each of 384 threads are what its roles share.
-TEST(Tuning, OneO) {
+TEST(Tuning, SingleAccumulator) {
   const auto plan_with = [](const char* choose) {
     const Tuning tuning = tuning_of(choose, R"({"qk_depth": 256})");
     PlanOptions alone;

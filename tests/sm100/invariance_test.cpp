@@ -35,7 +35,7 @@ TEST_F(Sm100Invariance, Ragged) {
   expect_same_bits(invariance_spec(128, 256, 16, true), InputKind::kLarge);
 }
 
-TEST_F(Sm100Invariance, OneO) {
+TEST_F(Sm100Invariance, SingleAccumulator) {
   expect_same_bits(invariance_spec(256, 192, 16, true), InputKind::kSpike);
 }
 

@@ -170,7 +170,7 @@ TEST_F(Sm100Maps, ListsOfTheCallerOverOtherMasks) {
   expect_given_lists(parts, {{2}, {700, 0, 31, 200}});
 }
 
-TEST_F(Sm100Maps, OfOneO) {
+TEST_F(Sm100Maps, OfSingleAccumulator) {
   expect_maps(single_accumulator(causal_documents(), 200, 200), {{300}, {450}},
               {documents_of(100)});
   if (!in_proof()) return;
@@ -188,7 +188,7 @@ TEST_F(Sm100Maps, OfOneO) {
   }
 }
 
-TEST_F(Sm100Maps, OfOneOAndSequences) {
+TEST_F(Sm100Maps, OfSingleAccumulatorAndSequences) {
   const Lengths lengths = ragged_lengths();
   const std::vector<verify::ParamArgument> params{documents_of(90)};
   const auto of = [](int page_size, bool ragged) {
@@ -211,7 +211,7 @@ TEST_F(Sm100Maps, OfOneOAndSequences) {
   expect_maps(parts, {{2}, {700, 0, 31, 200}}, params);
 }
 
-TEST_F(Sm100Maps, OfOneOGivenByTheCaller) {
+TEST_F(Sm100Maps, OfSingleAccumulatorGivenByTheCaller) {
   const Lengths lengths{{300}, {450}};
   expect_given_lists(single_accumulator(mask_of(Kind::kCausal)), lengths);
   if (!in_proof()) return;
@@ -226,7 +226,7 @@ TEST_F(Sm100Maps, OfOneOGivenByTheCaller) {
 }
 
 // K and V of 8 bits, of which tiles are upcast, and products of e4m3.
-TEST_F(Sm100Maps, OfOneOAndEightBits) {
+TEST_F(Sm100Maps, OfSingleAccumulatorAndEightBits) {
   AttentionSpec upcast = of_sequences(single_accumulator(causal_documents()), 16, true);
   upcast.kv_dtype = Dtype::kE4m3;
   if (in_proof()) expect_maps(upcast, ragged_lengths(), {documents_of(90)});
@@ -238,12 +238,12 @@ TEST_F(Sm100Maps, OfOneOAndEightBits) {
   if (in_proof()) expect_maps(eight, {{150}, {400}}, {documents_of(90)});
 }
 
-TEST_F(Sm100Maps, OfOneOSkipsHiddenTiles) {
+TEST_F(Sm100Maps, OfSingleAccumulatorSkipsHiddenTiles) {
   expect_hidden_tiles_are_not_loaded(single_accumulator(same_document()), 1024, 10);
 }
 
 // What reads bits takes registers of the softmax, which of 64 keys has some left.
-TEST_F(Sm100Maps, OfOneOSpillsNothing) {
+TEST_F(Sm100Maps, OfSingleAccumulatorSpillsNothing) {
   AttentionSpec parts =
       with_group(of_sequences(single_accumulator(causal_documents()), 64, true), 32, 4);
   parts.num_partitions = 0;

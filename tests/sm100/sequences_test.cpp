@@ -63,7 +63,7 @@ TEST_F(Sm100Sequences, DepthsBelow64) {
 }
 
 // As above, where S of all KV tiles is one warpgroup's.
-TEST_F(Sm100Sequences, OneO) {
+TEST_F(Sm100Sequences, SingleAccumulator) {
   std::vector<Trial> trials;
   trials.push_back({sequences_spec(256, 24, false), {{{140}, {300, 129, 64}}, {{1}, {1, 0, 150}}}});
   trials.push_back({sequences_spec(256, 3, true), {{{80, 1, 0}, {150, 133, 7}}}});

@@ -34,7 +34,7 @@ TEST_F(Sm100Split, OneLength) {
   expect_passes(spec, {{{140}, {300}}});
 }
 
-TEST_F(Sm100Split, OneO) {
+TEST_F(Sm100Split, SingleAccumulator) {
   expect_passes(split_spec(256, 2), {{{100}, {500}}, {{1}, {400}}, {{80}, {40}}, {{3}, {0}}});
   AttentionSpec spec = of_sequences(split_spec(256, 3), 16, true);
   spec.sink = true;

@@ -175,7 +175,7 @@ std::vector<Description> listed_subjects() {
 // parts of the keys, of as many or of fixed ones, with the merge behind them, and one part, which
 // is written whole; keys of sequences one behind another; parts without keys, and sequences without
 // rows or keys. Fixed parts have more tiles than there are stages.
-std::vector<Description> announced_subjects() {
+std::vector<Description> published_subjects() {
   constexpr Arch kArch = Arch::kSm100a;
   return {
       {"sm_100a 128 parts",
@@ -523,7 +523,7 @@ std::vector<Description> sm100_subjects() {
 
 Result<Subjects> make_generated_subjects(const Wanted& wanted) {
   return make_described(
-      {sm90_subjects(), listed_subjects(), sm100_subjects(), announced_subjects()}, wanted);
+      {sm90_subjects(), listed_subjects(), sm100_subjects(), published_subjects()}, wanted);
 }
 
 Result<Subjects> make_sequence_subjects(const Wanted& wanted) {

@@ -21,7 +21,7 @@ using sm90::OnlineSoftmax;
 
 /// A warpgroup: where it stands among the KV tiles, and what it knows of its rows.
 ///
-/// NOTE: the record through which P goes is one, and needs no other guard than the handovers: its
+/// NOTE: the record through which P goes is one, and needs no other guard than the signals: its
 /// writers take turns, by the parity of a KV tile's stage over all work tiles, and each has read
 /// the other's before it writes its own.
 template <class Config, class Mask, class ScoreMod, class Arguments, class Params>
@@ -122,10 +122,10 @@ struct Consumer {
   static constexpr int kOrderBlock = 2 * Layout::kQkBlocks / 3;
 
   ATTNJIT_DEVICE void order_barrier_arrive() const {
-    if constexpr (kOrdered) named_barrier_arrive(kOrderBarrier + warp, kHandoverThreads);
+    if constexpr (kOrdered) named_barrier_arrive(kOrderBarrier + warp, kSignalThreads);
   }
   ATTNJIT_DEVICE void order_barrier_sync() const {
-    if constexpr (kOrdered) named_barrier_sync(kOrderBarrier + warp, kHandoverThreads);
+    if constexpr (kOrdered) named_barrier_sync(kOrderBarrier + warp, kSignalThreads);
   }
 
   // ---- Products
@@ -360,12 +360,12 @@ struct Consumer {
     store_shared_v4(record + 4 * Layout::kPartBytes, __float_as_uint(state.maximum[0]),
                     __float_as_uint(state.maximum[1]), __float_as_uint(state.sum[0]),
                     __float_as_uint(state.sum[1]));
-    named_barrier_arrive(kHandoverBarrier + 4 * rank + warp, kHandoverThreads);
+    named_barrier_arrive(kSignalBarrier + 4 * rank + warp, kSignalThreads);
   }
 
   /// Takes what the other warpgroup passes on, and makes O relative to its maximum.
   ATTNJIT_DEVICE void take(Probabilities& p, Rows& rows) const {
-    named_barrier_sync(kHandoverBarrier + 4 * (1 - rank) + warp, kHandoverThreads);
+    named_barrier_sync(kSignalBarrier + 4 * (1 - rank) + warp, kSignalThreads);
     const u32 record = smem.record(thread());
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

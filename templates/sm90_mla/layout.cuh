@@ -17,10 +17,10 @@ using sm90::kWarpRows;
 constexpr int kConsumers = 2;
 
 /// Named barriers; 0 is the whole CTA's.
-constexpr int kHandoverBarrier = 1;  ///< + 4 * giver + warp: P is passed on
-constexpr int kOrderBarrier = 9;     ///< + warp: most of the leader's S is issued
+constexpr int kSignalBarrier = 1;  ///< + 4 * giver + warp: P is passed on
+constexpr int kOrderBarrier = 9;   ///< + warp: most of the leader's S is issued
 /// A warp, and the one of the other warpgroup that has the same rows.
-constexpr int kHandoverThreads = 64;
+constexpr int kSignalThreads = 64;
 
 template <class Config>
 struct LayoutOf : mla::TilesOf<Config> {

@@ -253,7 +253,7 @@ def prewarm(cases, out, arch, server="vllm", options=()):
     for case in [case for case in cases if case.manifest is not None]:
         path = out / f"manifest-{case.name}-{case.cache}.json"
         subprocess.run([*command, "manifest", str(case.folder / "config.json"), "--for", server,
-                        "--arch", arch, "--kv-cache-dtype", case.cache, *case.manifest, *options,
+                        "--arch", arch, "--kv-cache-dtype", case.cache, *options, *case.manifest,
                         "-o", str(path)], check=True)
         paths.append(str(path))
     if not paths:

@@ -167,8 +167,9 @@ WITH = {
 
 #: The same of SGLang.
 WITH_SGLANG = {
-    "drafts": With({"speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 4},
-                   manifest=("--drafts", "3", "--tree"), by_tokens=True),
+    "drafts": With({"speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 4,
+                    "page_size": 1},  # trees over longer pages SGLang refuses
+                   manifest=("--drafts", "3", "--tree", "--page", "1"), by_tokens=True),
     "mixed": With({"enable_mixed_chunk": True, "chunked_prefill_size": 512}, by_tokens=True),
     "prefix": With({"disable_radix_cache": False}),
     "deterministic": With({"enable_deterministic_inference": True}),

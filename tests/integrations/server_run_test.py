@@ -77,7 +77,8 @@ def runs(folder):
 def of_eight_bits(folder):
     """Caches of fp8, MLA's too: beside backends of vLLM's that take them, over keys of manifests."""
     done = driver("run.py", folder, "llama8b:fp8", "llama8b:fp8_per_token_head", "deepseek-16h:fp8",
-                  "small+head-scales:fp8", "--tiny", "--stage", "check", "--options", json.dumps(OPTIONS))
+                  "small+head-scales:fp8", "deepseek-v32", "deepseek-v32:fp8_ds_mla", "--tiny",
+                  "--stage", "check", "--options", json.dumps(OPTIONS))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert {path.stem for path in (folder / "out").glob("check-*.json")} == {
         f"check-{name}-{backend}" for name, backends in (
@@ -85,10 +86,15 @@ def of_eight_bits(folder):
             ("llama8b-fp8_per_token_head", ("FLASH_ATTN@auto", "TRITON_ATTN", "ATTNJIT")),
             ("small+head-scales-fp8", ("FLASH_ATTN@auto", "FLASH_ATTN", "ATTNJIT",
                                        "ATTNJIT@q16")),
-            ("deepseek-16h-fp8", ("FLASHMLA", "TRITON_MLA", "ATTNJIT"))) for backend in backends}
+            ("deepseek-16h-fp8", ("FLASHMLA", "TRITON_MLA", "ATTNJIT")),
+            ("deepseek-v32-auto", ("FLASH_ATTN_MLA_SPARSE", "FLASHMLA_SPARSE", "ATTNJIT")),
+            ("deepseek-v32-fp8_ds_mla", ("FLASHMLA_SPARSE@auto", "FLASHMLA_SPARSE", "ATTNJIT")))
+        for backend in backends}
     told = driver("judge.py", folder)
     assert ("check llama8b fp8_per_token_head, 2 layers: prompts 0.00000 from FLASH_ATTN@auto's"
             in told.stdout), told
+    for part in ("prompts", "rows of chosen keys"):
+        assert f"2 layers: {part} 0.00000 from FLASH_ATTN_MLA_SPARSE's" in told.stdout, told.stdout
     log = (folder / "out/logs/check-llama8b-fp8_per_token_head-FLASH_ATTN@auto.log").read_text()
     assert "kv_cache_dtype=auto" in log, log
 

@@ -18,6 +18,7 @@ Load = namedtuple("Load", "requests shortest longest outputs")  #: prompts, log-
 LOADS = {"low": Load(4, 1024, 1024, 128), "high": Load(64, 200, 3072, 128),
          "tail": Load(8, 1000, 30000, 128), "long": Load(2, 7000, 7000, 32)}
 PROMPTS = (17, 130, 300, 777, 1500, 2048)  # of the log-probabilities
+LONGER = (3000, 6000)  # further ones, where a row sees the keys of lists
 GENERATED = 64  # tokens that decodes give, and that are then read as parts of prompts
 GRAPH_SIZES = [1, 2, 4, 8, 16, 32, 64]
 
@@ -73,6 +74,7 @@ class Engine:
                         skip_tokenizer_init=False)
             del made["max_logprobs"]
         self._hears = shapes.is_speech(case.config)
+        self._lengths = PROMPTS + (LONGER if shapes.list_keys(case.config) else ())
         if self._image or self._hears:
             made.update(skip_tokenizer_init=False, skip_mm_profiling=True)
         self.llm = LLM(**made)
@@ -130,7 +132,7 @@ class Engine:
             return [one[token].logprob for one, token
                     in zip(out.prompt_logprobs[1:], out.prompt_token_ids[1:])]
 
-        prompts = self._prompts(PROMPTS, 7)
+        prompts = self._prompts(self._lengths, 7)
         if self._encodes:
             return {"prompts": self._embedded(prompts)}
         read = self._generate(prompts, 1, prompt_logprobs=0)
@@ -159,7 +161,7 @@ class Engine:
             return read + [one[token].logprob for one, token
                            in zip(out.outputs[0].logprobs, out.outputs[0].token_ids)]
 
-        prompts = self._prompts(PROMPTS, 7)
+        prompts = self._prompts(self._lengths, 7)
         both = dict(logprobs=0, prompt_logprobs=0)
         together = [of(out) for out in self._generate(prompts, GENERATED, **both)]
         single = [of(self._generate([p], GENERATED, **both)[0]) for p in prompts]

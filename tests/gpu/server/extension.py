@@ -95,7 +95,8 @@ class Extension:
             # NOTE: graphs that were captured have numbers of the old ones.
             if self.vllm_config.model_config.enforce_eager:
                 for layer in self.vllm_config.compilation_config.static_forward_context.values():
-                    if "fp8" in getattr(layer, "kv_cache_dtype", ""):
+                    kind = getattr(layer, "kv_cache_dtype", "")
+                    if "fp8" in kind and kind != "fp8_ds_mla":  # whose rows have their own
                         set_scales(layer, head_scales)
         torch.accelerator.synchronize()
 

@@ -20,6 +20,8 @@ import shapes  # noqa: E402
 MOST_DEVIATION = 1.15  # rms of log-probabilities over what the server's own other backend has
 MOST_DECODED = 1.3  # the same of decodes beside a prompt of their tokens, over the worse of its own
 MOST_OTHERS = 0.02  # of tokens that are not a prompt's most probable ones, beside the server's own
+#: Of rows that see chosen keys: an indexer's near ties are decided by roundings, which add to the rest.
+MOST_CHOSEN = 1.5
 LEAST_MEAN, LEAST_RATIO, MOST_TTFT = 1.03, 0.99, 1.02
 MOST_START = 1.0  # seconds more than the server's own
 #: Of the others (groups of 5 and 7, many sinks) speeds are told and not judged.
@@ -60,20 +62,22 @@ def logprobs(verdict, name, found):
     """found: records by backend, with log-probabilities."""
     mine, theirs = found["ATTNJIT"]["logprobs"], {
         backend: record["logprobs"] for backend, record in found.items() if not is_ours(backend)}
-    default = next((b for b in theirs if b.endswith(("@auto", "@float32"))),
-                   next((b for b in theirs if b.startswith(("FLASH", "FA3"))), None))
+    default = next((b for start in ("FLASH_", "FLASH", "FA3") for b in theirs if b.startswith(start)),
+                   None)
+    default = next((b for b in theirs if b.endswith(("@auto", "@float32"))), default)
     other = next((b for b in theirs if b != default), None)
     if default is None:
         return verdict.say(name, "the server's default is missing", False)
     if "+prefix" in found["ATTNJIT"]["model"]:
         verdict.say(name, f"{mine['cached']} tokens came of the cache of prefixes", mine["cached"] > 0)
-    deviation = apart(mine["prompts"], theirs[default]["prompts"])
-    if other is None:  # there is no third
-        verdict.say(name, f"{deviation:.5f} from {default}'s")
-    else:
-        limit = apart(theirs[other]["prompts"], theirs[default]["prompts"])
-        verdict.say(name, f"prompts {deviation:.5f} from {default}'s, {other}'s {limit:.5f}: "
-                    f"{over(deviation, limit):.3f}", deviation <= MOST_DEVIATION * limit)
+    for what, rows, most in parts_of(found["ATTNJIT"]["config"]):
+        a, b = ([one[rows] for one in said["prompts"]] for said in (mine, theirs[default]))
+        if other is None:  # there is no third
+            verdict.say(name, f"{apart(a, b):.5f} from {default}'s")
+            continue
+        limit = apart([one[rows] for one in theirs[other]["prompts"]], b)
+        verdict.say(name, f"{what} {apart(a, b):.5f} from {default}'s, {other}'s {limit:.5f}: "
+                    f"{over(apart(a, b), limit):.3f}", apart(a, b) <= most * limit)
     if "decoded" not in mine:  # of an encoder
         return
     if rounds_q(found["ATTNJIT"]):  # in prompts, and not in decodes
@@ -86,6 +90,16 @@ def logprobs(verdict, name, found):
                 if backend.partition("@")[2] not in ("auto", "float32"))  # which round less
     verdict.say(name, f"decodes {decoded:.5f} from prompts of their tokens, the server's own {worse:.5f}: "
                 f"{over(decoded, worse):.3f}", decoded <= MOST_DECODED * worse)
+
+
+def parts_of(config):
+    """Rows of prompts that are judged by themselves, and the bar: those that see all keys before them
+    have the same lists in all engines, and those after see chosen keys."""
+    keys = shapes.list_keys(config)
+    if not keys:
+        return [("prompts", slice(None), MOST_DEVIATION)]
+    return [("prompts", slice(keys), MOST_DEVIATION),
+            ("rows of chosen keys", slice(keys, None), MOST_CHOSEN)]
 
 
 def rounds_q(record):

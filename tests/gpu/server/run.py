@@ -40,6 +40,7 @@ import shapes  # noqa: E402
 GIB = 1 << 30
 # Of an engine beside its weights and its cache: activations, graphs, the context.
 _ROOM = {"check": 3 * GIB, "speed": 6 * GIB}
+_LISTS_ROOM = 8 * GIB  # of one with an indexer: its scores, and copies of Q, K and O of a step
 _START_SECONDS = 60  # that a group needs at least
 _ANSWER_SECONDS = 60  # within which an engine answers an order
 _DEAD = re.compile(r"^Exception in thread|EngineCore encountered a fatal error"
@@ -80,18 +81,22 @@ class Case:
             row = 2 * shapes.kv_heads(self.config) * shapes.head_dim(self.config)
         reference = backends_in(self, "check")[0].partition("@")[2]
         row *= {"float32": 4, "auto": 2}.get(reference, 1 if self.cache.startswith("fp8") else 2)
+        if shapes.list_keys(self.config):  # an indexer's keys, of 8 bits, and their scales
+            row += self.config["index_head_dim"] + 4
         return row * self.config["num_hidden_layers"] * self.cache_tokens(stage)
 
     def bytes(self, stage):
         """What an engine of it takes of the GPU, about."""
         logits = 8 * 8192 * self.config["vocab_size"] if stage == "check" else 0  # of prompts
-        return shapes.weight_bytes(self.config) + self.cache_bytes(stage) + _ROOM[stage] + logits
+        lists = _LISTS_ROOM if shapes.list_keys(self.config) else 0
+        return (shapes.weight_bytes(self.config) + self.cache_bytes(stage) + _ROOM[stage] + logits
+                + lists)
 
 
 def case_of(text, given, withs=shapes.WITH):
     name, *more = text.split(":")
     model, *parts = name.split("+")
-    models = {**shapes.MODELS, **shapes.KINDS, **shapes.MIXED}
+    models = {**shapes.MODELS, **shapes.KINDS, **shapes.WITH_LISTS, **shapes.MIXED}
     for one, known in ((model, models), *((part, withs) for part in parts)):
         if one not in known:
             raise SystemExit(f"run: there is no {one!r}, but {', '.join(known)}")

@@ -118,8 +118,8 @@ KINDS = {
                "model_type": "gemma3_text", "images": 64},
 }
 
-#: DeepSeek-V3.2's attention over the lists of an indexer, whose scores are DeepGEMM's: a machine to
-#: which that was not carried makes the layers, and runs none.
+#: DeepSeek-V3.2's attention over the lists of an indexer, whose scores are DeepGEMM's, which nvcc
+#: compiles when the first rows come.
 WITH_LISTS = {
     "deepseek-v32": {**MODELS["deepseek-128h"], "architectures": ["DeepseekV32ForCausalLM"],
                      "model_type": "deepseek_v32", "index_topk": 2048, "index_n_heads": 64,
@@ -180,6 +180,11 @@ def is_mla(config):
     return "kv_lora_rank" in config
 
 
+def list_keys(config):
+    """The most keys that a row sees, which an indexer chooses; 0: all."""
+    return config.get("index_topk", 0)
+
+
 def kv_heads(config):
     return config.get("num_kv_heads") or config.get("num_key_value_heads",
                                                     config["num_attention_heads"])
@@ -218,6 +223,9 @@ def backends_of(config, cache="auto", options=None, head_scales=False):
         return "FLASH_ATTN@auto", "TRITON_ATTN"
     if config.get("alibi") or "images" in config:  # FlashAttention-3 has none
         return "TRITON_ATTN@float32", "TRITON_ATTN"
+    if list_keys(config):  # FlashAttention takes 16 bits alone
+        return ("FLASHMLA_SPARSE@auto" if cache.startswith("fp8") else "FLASH_ATTN_MLA_SPARSE",
+                "FLASHMLA_SPARSE")
     if is_mla(config):  # the first that takes the cache
         return ("FLASHMLA" if cache.startswith("fp8") else "FLASH_ATTN_MLA", "TRITON_MLA")
     if (options or {}).get("decode_context_parallel_size", 1) > 1:

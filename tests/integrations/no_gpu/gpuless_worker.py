@@ -16,8 +16,9 @@ class Worker(WorkerBase):
         config = get_current_vllm_config()
         self.configured = config.attention_config.backend
         of_mla = config.model_config.use_mla
-        self.backend = get_attn_backend(576 if of_mla else 64, torch.bfloat16,
-                                        config.cache_config.cache_dtype, use_mla=of_mla)
+        self.backend = get_attn_backend(
+            576 if of_mla else 64, torch.bfloat16, config.cache_config.cache_dtype, use_mla=of_mla,
+            use_sparse=hasattr(config.model_config.hf_text_config, "index_topk"))
 
     def load_model(self, *, load_dummy_weights=False):
         pass

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // attnjit doctor: what the environment has, and what to do about what it lacks.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -20,6 +24,17 @@
 
 namespace attnjit::cli {
 namespace {
+
+/// Why a folder that is not there cannot be made; empty: it can be.
+std::string why_not_made(std::filesystem::path path) {
+  std::error_code error;
+  path = std::filesystem::absolute(path, error);
+  while (path.has_relative_path() && !std::filesystem::exists(path, error)) {
+    path = path.parent_path();
+  }
+  const bool can = ::access(path.c_str(), W_OK | X_OK) == 0;
+  return can ? std::string() : fmt::format("{}: {}", path.string(), std::strerror(errno));
+}
 
 class Doctor {
  public:
@@ -156,22 +171,25 @@ class Doctor {
     }
     for (std::size_t i = 0; i < layers.size(); ++i) {
       const CacheLayerInfo& layer = layers[i];
+      const bool missing = layer.state == CacheLayerInfo::State::kMissing;
+      const std::string cannot = missing && i == 0 ? why_not_made(layer.path) : std::string();
       const bool usable = layer.state == CacheLayerInfo::State::kWritable ||
-                          layer.state == CacheLayerInfo::State::kMissing ||
+                          (missing && cannot.empty()) ||
                           (i > 0 && layer.state == CacheLayerInfo::State::kReadOnly);
+      const std::string& reason = missing ? cannot : layer.reason;
       json["layers"].push_back({{"path", layer.path},
                                 {"usable", usable},
-                                {"reason", usable ? "" : layer.reason},
+                                {"reason", usable ? "" : reason},
                                 {"entries", layer.entries},
                                 {"bytes", layer.entry_bytes}});
       line("cache",
            fmt::format("{}: {} kernels, {} bytes{}", layer.path, layer.entries, layer.entry_bytes,
-                       layer.state == CacheLayerInfo::State::kMissing ? "; not there yet"
-                       : usable                                       ? ""
-                                                                      : "; not used"));
+                       !usable   ? "; not used"
+                       : missing ? "; not there yet"
+                                 : ""));
       if (!usable) {
         problems_.emplace_back(
-            fmt::format("the cache layer {} is not used: {}", layer.path, layer.reason),
+            fmt::format("the cache layer {} is not used: {}", layer.path, reason),
             "name a folder of your own, mode 0700, in ATTNJIT_CACHE_DIR; kernels are compiled "
             "without one, too, by each process");
       }

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 
+from attnjit._abi import command_path
 from attnjit.integrations._environment import LIBRARY
 from manifest_for_test import GEMMA3, LLAMA
 
@@ -145,6 +146,20 @@ def variables(folder):
         assert place == (":".join(layers) or "memory alone"), (given, place, layers)
 
 
+def unwritable(folder):
+    """A cache that cannot be made is no cache."""
+    closed = folder / "closed"
+    closed.mkdir()
+    closed.chmod(0o555)
+    folder.chmod(0o755)
+    other = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    for place, cannot in ((closed / "a/b", True), ("/tmp/attnjit-doctor-none", False)):
+        done = subprocess.run([command_path(), "doctor", "--json"], capture_output=True, text=True, check=False,
+                              env={"ATTNJIT_CACHE_DIR": str(place)}, cwd="/tmp", **other)
+        (layer,) = json.loads(done.stdout)["cache"]["layers"]
+        assert layer["usable"] != cannot and ("Permission denied" in layer["reason"]) == cannot, layer
+
+
 def mistakes(folder):
     for arguments, text in ((("config.json",), "--arch"), (("missing", "--arch", "sm_90a"), "missing"),
                             (("config.json", "--arch", "sm_90a", "--batch-invariant", "4096,8192"), "3 numbers")):
@@ -163,6 +178,7 @@ def main():
         mistakes(folder)
         variables(folder)
         forbidden(folder)
+        unwritable(folder)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ torch_utils._aux_stream = object()  # there is no GPU to make a stream on
 sparse_attn_indexer.has_deep_gemm = lambda: True  # which makes an indexer's scores
 sparse_mla_attention.PIN_MEMORY = False
 current_platform.device_type = "meta"  # of an indexer's lists
+type(current_platform).current_device = staticmethod(lambda: "meta")  # of Qwen3-Next's norms
 type(current_platform).num_compute_units = classmethod(lambda *_: 132)
 slopes = falcon._get_alibi_slopes
 asked = []
@@ -55,16 +56,17 @@ def slopes_with_memory(heads):
 falcon._get_alibi_slopes = slopes_with_memory
 
 
-def asked_by(folder, cache, **options):
-    """The specs that the layers of a model ask for."""
+def asked_by(folder, cache, ranks=1, backend="gloo", **options):
+    """The specs that the layers of a model ask for on the first of so many ranks."""
     config = EngineArgs(model=str(folder), skip_tokenizer_init=True, load_format="dummy",
-                        dtype="bfloat16", attention_backend="ATTNJIT", kv_cache_dtype=cache,
-                        max_model_len=4096, **options).create_engine_config()
+                        attention_backend="ATTNJIT", kv_cache_dtype=cache,
+                        **{"dtype": "bfloat16", "max_model_len": 4096, **options}).create_engine_config()
+    config.parallel_config.tensor_parallel_size = config.parallel_config.world_size = ranks
     asked.clear()
-    with set_current_vllm_config(config), set_default_torch_dtype(torch.bfloat16):
-        parallel_state.init_distributed_environment(1, 0, local_rank=0, backend="gloo")
+    with set_current_vllm_config(config), set_default_torch_dtype(config.model_config.dtype):
+        parallel_state.init_distributed_environment(ranks, 0, local_rank=0, backend=backend)
         parallel_state.destroy_model_parallel()  # a model with experts has one more group
-        parallel_state.initialize_model_parallel()
+        parallel_state.initialize_model_parallel(ranks, backend=backend)
         with torch.device("meta"):
             initialize_model(config)
         early = list(asked)
@@ -85,7 +87,7 @@ def asked_by(folder, cache, **options):
     # MLA's layers and those beside Mamba wait for their pages, those of images for their masks,
     # batch-invariant ones for the most rows, and encoders for nothing.
     model = config.model_config
-    if cache == "auto" and not early and not (
+    if config.cache_config.cache_dtype == "auto" and not early and not (
             model.is_hybrid or model.is_mm_prefix_lm or vllm_envs.VLLM_BATCH_INVARIANT):
         assert all(spec.get("mla") or spec.get("ragged_kv") for spec in asked), (
             "layers asked for nothing as they were made")

@@ -117,7 +117,8 @@ def refusals(folder):
     alibi = {"model_type": "mpt", "n_heads": 32, "d_model": 4096}
     dcp, windows = ("--dcp", "2"), "without windows, sinks and ALiBi"
     for config, server, arguments, text in (
-            (GEMMA3, "vllm", dcp, windows), (gptoss, "vllm", dcp, windows), (alibi, "vllm", dcp, windows),
+            (GEMMA3, "vllm", (*dcp, "--tp", "16"), windows), (gptoss, "vllm", dcp, windows),
+            (alibi, "vllm", dcp, windows),
             (LLAMA, "vllm", ("--kv-cache-dtype", "fp8_ds_mla"), "lists of keys"),
             (DEEPSEEK, "vllm", ("--kv-cache-dtype", "fp8_ds_mla"), "lists of keys"),
             (DEEPSEEK, "vllm", ("--kv-cache-dtype", "fp8_per_token_head"), "beside MLA"),
@@ -129,7 +130,13 @@ def refusals(folder):
             (listed, "sglang", (), "DSA"), (alibi, "sglang", (), "ALiBi"),
             ({**LLAMA, "head_dim": 264}, "vllm", (), "qk_depth"),
             ({**LLAMA, "head_dim": 264}, "sglang", (), "qk_depth"),
-            (LLAMA, "vllm", dcp, ""), (DEEPSEEK, "vllm", (*dcp, "--tp", "8"), ""), (DEEPSEEK, "sglang", (), ""),
+            (LLAMA, "vllm", (*dcp, "--tp", "16"), ""), (LLAMA, "vllm", (*dcp, "--tp", "8"), "a --tp above 8"),
+            (LLAMA, "vllm", ("--dcp", "4", "--tp", "16"), "--dcp is at most 2"),
+            ({**LLAMA, "num_key_value_heads": 1}, "vllm", ("--dcp", "3", "--tp", "4"), "no multiple of --dcp 3"),
+            ({**LLAMA, "num_attention_heads": 36, "num_key_value_heads": 4, "head_dim": 128}, "vllm",
+             (*dcp, "--tp", "12"), "does not divide 9"),
+            (DEEPSEEK, "vllm", dcp, "no multiple"), (DEEPSEEK, "vllm", (*dcp, "--tp", "8"), ""),
+            (DEEPSEEK, "sglang", (), ""),
             (listed, "vllm", ("--kv-cache-dtype", "fp8_ds_mla"), ""),
             (GEMMA3, "vllm", ("--kv-cache-dtype", "fp8_per_token_head", "--arch", "sm_100a"), "")):
         path = pathlib.Path(folder, "config.json")
@@ -228,6 +235,8 @@ def main():
         done = subprocess.run([sys.executable, "-B", "-m", "attnjit", "manifest", "-", "--for", "vllm"],
                               input=json.dumps(LLAMA), capture_output=True, text=True, check=True)
         assert len(json.loads(done.stdout)["specs"]) == 2, done
+        of_folder = run(folder, "--for", "vllm")
+        assert json.loads(of_folder.stdout)["specs"] == json.loads(done.stdout)["specs"], of_folder
         refusals(folder)
         checkpoints(folder)
         images(folder)

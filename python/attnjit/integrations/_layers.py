@@ -136,6 +136,23 @@ def why_no_cache(name: str, dtype: Optional[str] = None) -> Optional[str]:
             f"tensors or of heads, and of {TOKEN_SCALES}")
 
 
+def why_vllm_shares_not(whole: Layer, gpus: int, sharing: int) -> Optional[str]:
+    """Why vLLM does not share a cache so; None: it does. `whole`: a layer with the heads of all ranks.
+    """
+    most = gpus if whole.latent else gpus // whole.kv_heads
+    for holds, text in (
+            (gpus % sharing, f"--tp {gpus} is no multiple of --dcp {sharing}"),
+            (not whole.latent and gpus <= whole.kv_heads,
+             f"decode context parallelism needs a --tp above {whole.kv_heads}, the key-value heads"),
+            (sharing > most, f"--dcp is at most {most}"),
+            (not whole.latent and whole.q_heads // whole.kv_heads % sharing,
+             f"--dcp {sharing} does not divide {whole.q_heads // whole.kv_heads} query heads of each "
+             "key-value head")):
+        if sharing > 1 and holds:
+            return text
+    return None
+
+
 def why_vllm_refuses(layer: Layer, server: Server) -> Optional[str]:
     """Why vLLM's backend takes no such layer, whatever the kernels serve; None: it does."""
     no_cache = why_no_cache(server.cache, server.dtype)

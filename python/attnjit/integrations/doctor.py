@@ -27,7 +27,7 @@ _ENVIRONMENT = 4  # the command's exit code where the environment lacks somethin
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="attnjit doctor", description=__doc__.splitlines()[0])
-    made.add_argument("config", nargs="?", help="config.json of the model that is to be served")
+    made.add_argument("config", nargs="?", help="config.json of the model that is to be served, or its folder")
     made.add_argument("--for", dest="server", required=True, choices=list(SERVERS))
     made.add_argument("--json", action="store_true", help="one JSON object on standard output")
     manifests.add_options(made)

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 from .. import AttnjitError, UnsupportedError
 from .._abi import command_path
 from ._checkpoints import cache_of, dtype_of, quantization_of
 from ._layers import (DSV32, EIGHT_BITS, INVARIANT_LIST, SIXTEEN_BITS, TOKEN_SCALES, Layer, Server,
-                      invariant_keys, vllm_specs, why_vllm_refuses)
+                      invariant_keys, vllm_specs, why_vllm_refuses, why_vllm_shares_not)
 from ._sglang_layers import sglang_specs, why_sglang_refuses
 from ._specs import why_not
 from ._transformers_layers import transformers_specs
@@ -73,6 +74,8 @@ def add_options(made: argparse.ArgumentParser) -> None:
 def parsed(made: argparse.ArgumentParser, arguments: List[str]) -> argparse.Namespace:
     """Arguments with these options; exits where the server has not what they ask for."""
     given = made.parse_args(arguments)
+    if given.config is not None and os.path.isdir(given.config):
+        given.config = os.path.join(given.config, "config.json")
     if given.server != "vllm" and (given.dcp > 1 or given.images or given.head_scales
                                    or given.kv_cache_dtype in (DSV32, TOKEN_SCALES)):
         made.error(f"--for {given.server}: --dcp, --images, --head-scales, {TOKEN_SCALES} and "
@@ -86,7 +89,7 @@ def parsed(made: argparse.ArgumentParser, arguments: List[str]) -> argparse.Name
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="attnjit manifest", description=__doc__.splitlines()[0])
-    made.add_argument("config", help="config.json of the model")
+    made.add_argument("config", help="config.json of the model, or its folder; -: standard input")
     made.add_argument("--for", dest="server", required=True,
                       choices=list(_PAGES))
     add_options(made)
@@ -112,9 +115,10 @@ def _invariant_keys(layer: Layer, widest: int, given: argparse.Namespace) -> int
 
 
 def _refuse_unserved(layer: Layer, server: Server, given: argparse.Namespace,
-                     specs: List[Dict[str, Any]]) -> None:
-    """Raises where the server would not start with such a layer, as its backend does."""
-    reason = (why_vllm_refuses(layer, server) if given.server == "vllm" else
+                     specs: List[Dict[str, Any]], sharing: Optional[str]) -> None:
+    """Raises where the server would not start with such a layer, as its backend does, or because of
+    `sharing`."""
+    reason = (why_vllm_refuses(layer, server) or sharing if given.server == "vllm" else
               why_sglang_refuses(layer) if given.server == "sglang" else None)
     archs = [given.arch] if given.arch else _ARCHS
     for spec in specs:
@@ -127,8 +131,15 @@ def _refuse_unserved(layer: Layer, server: Server, given: argparse.Namespace,
                                f"{layer.kv_heads} heads of {depth}: {reason}", code="unsupported")
 
 
+def _layer(said: Dict[str, Any], images: str = "") -> Layer:
+    """A layer as `attnjit manifest --json` describes it."""
+    return Layer(images=images, **{name: said[name] for name in (
+        "q_heads", "kv_heads", "qk_depth", "ov_depth", "window", "softcap", "sink", "alibi",
+        "both_ways", "latent", "rope", "topk", "chunk")})
+
+
 def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str, Any]]:
-    """The specs of a model as `attnjit manifest --json` describes it, each once; UnsupportedError
+    """The specs of a model as model_of() describes it, each once; UnsupportedError
     says which layers the server would refuse."""
     found: List[Dict[str, Any]] = []
     for_vllm = given.server == "vllm"
@@ -138,11 +149,10 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
     for one in model["layers"]:
         elements = one["q_heads"] * (one["latent"] or one["ov_depth"])
         widest[one["gpus"]] = max(elements, widest.get(one["gpus"], 0))
-    for one in model["layers"]:
-        layer = Layer(**{name: one[name] for name in (
-            "q_heads", "kv_heads", "qk_depth", "ov_depth", "window", "softcap", "sink", "alibi",
-            "both_ways", "latent", "rope", "topk", "chunk")},
-                      images="" if one["both_ways"] or one["latent"] else images)
+    wholes = list(map(_layer, model["wholes"]))
+    for i, one in enumerate(model["layers"]):
+        layer = _layer(one, "" if one["both_ways"] or one["latent"] else images)
+        sharing = why_vllm_shares_not(wholes[i % len(wholes)], one["gpus"], given.dcp)
         cache = cache_of(given.server, model, given.kv_cache_dtype, layer.latent > 0)
         if cache.name in EIGHT_BITS and given.arch is None:
             parser().error(f"--arch: is missing, on which a cache of {cache.name} depends; allowed: "
@@ -158,7 +168,7 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
             made = (vllm_specs(layer, server, rank) if for_vllm else
                     sglang_specs(layer, server) if given.server == "sglang" else
                     transformers_specs(layer, server))
-            _refuse_unserved(layer, server, given, made)
+            _refuse_unserved(layer, server, given, made, sharing)
             for spec in made:
                 del spec["arch"]  # a prewarm says it
                 if spec not in found:
@@ -169,7 +179,7 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
 def model_of(given: argparse.Namespace) -> Dict[str, Any]:
     """The model of a configuration, as the command reads it; exits as that does."""
     text = sys.stdin.read() if given.config == "-" else None
-    done = subprocess.run([command_path(), "manifest", given.config, "--json", "--tp", given.tp],
+    done = subprocess.run([command_path(), "manifest", given.config, "--json", "--tp", f"1,{given.tp}"],
                           input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.stderr.write(done.stderr)
@@ -177,7 +187,9 @@ def model_of(given: argparse.Namespace) -> Dict[str, Any]:
     if text is None:
         with open(given.config, encoding="utf-8") as file:
             text = file.read()
-    return {**json.loads(done.stdout),
+    model = json.loads(done.stdout)
+    kinds = len(model["layers"]) // (2 + given.tp.count(","))
+    return {**model, "wholes": model["layers"][:kinds], "layers": model["layers"][kinds:],
             "quantization": quantization_of(given.config, json.loads(text))}
 
 

@@ -131,7 +131,7 @@ CacheVerifyReport Store::verify() {
       }
       continue;
     }
-    everything.signers = trust_.of_layer(layer->writable());
+    everything.signers = trust_.layer_keyring(layer->writable());
     for (const SeenFile& file : scan_entries(*layer, *root, &report.unreadable)) {
       const Loaded loaded = layer->load(file.name, everything);
       const std::string path = entry_path(*layer, file.name);

@@ -79,7 +79,7 @@ class Store::Arrival final : public Receiver {
     wanted.material = &key_.material;
     wanted.arch = &key_.arch;
     wanted.judge_cubin = true;
-    wanted.signers = store_.trust_.of_layer(false);
+    wanted.signers = store_.trust_.layer_keyring(false);
     auto entry = judge_entry(bytes, wanted);
     if (!entry) return entry.error().message;
     id_ = entry->id;
@@ -149,7 +149,7 @@ std::optional<KernelImage> Store::look_up(const RequestKey& key, const EntryId& 
     wanted.id = &id;
     const std::string name = file_name(id);
     for (const auto& layer : layers_) {
-      wanted.signers = trust_.of_layer(layer->writable());
+      wanted.signers = trust_.layer_keyring(layer->writable());
       Loaded loaded = layer->load(name, wanted);
       if (serves(loaded)) return std::move(loaded.entry.image);
     }
@@ -158,7 +158,7 @@ std::optional<KernelImage> Store::look_up(const RequestKey& key, const EntryId& 
   wanted.id = nullptr;
   std::optional<Entry> newest;
   for (const auto& layer : layers_) {
-    wanted.signers = trust_.of_layer(layer->writable());
+    wanted.signers = trust_.layer_keyring(layer->writable());
     for (const std::string& name : layer->images_of(id)) {
       Loaded loaded = layer->load(name, wanted);
       if (!serves(loaded)) continue;
@@ -217,12 +217,12 @@ Status Store::store_as(const RequestKey& key, std::string_view build_id, const K
   const EntryId id = *entry_id(key, build_id);
   // What nobody would believe is not written: it would be in the way of what is signed.
   const auto may_write = [&](const Keyring* asked) { return asked == nullptr || trust_.key; };
-  if (remote_ != nullptr && may_write(trust_.of_layer(false))) {
+  if (remote_ != nullptr && may_write(trust_.layer_keyring(false))) {
     remote_->send(id, std::make_shared<const std::string>(*bytes), replace, std::move(lease));
   } else if (remote_ != nullptr && !unsigned_warned_.test_and_set()) {
     log_.info("nothing is sent to the remote cache: it asks for signatures, and there is no key");
   }
-  if (layers_.empty() || !may_write(trust_.of_layer(true))) return {};
+  if (layers_.empty() || !may_write(trust_.layer_keyring(true))) return {};
   const auto size = static_cast<std::int64_t>(bytes->size());
   if (size > options_.max_bytes) {
     return failed(make_error(ErrorCode::kIo, fmt::format("the entry has {} bytes; the cap of the "

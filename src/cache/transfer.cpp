@@ -309,7 +309,7 @@ Result<CacheBundleReport> Store::import_bundle(const std::string& path) {
     bytes.resize(read.value);
     // NOTE: each by itself, although the bundle is signed: a signature of the whole says neither
     // for which templates an entry was made, nor that its maker signed it.
-    std::string problem = entry_problem(row, bytes, trust_.of_layer(false));
+    std::string problem = entry_problem(row, bytes, trust_.layer_keyring(false));
     if (problem.empty() && static_cast<std::int64_t>(bytes.size()) > options_.max_bytes)
       problem = "it is larger than the whole cache may be";
     if (!problem.empty()) {
@@ -317,7 +317,7 @@ Result<CacheBundleReport> Store::import_bundle(const std::string& path) {
       continue;
     }
     Wanted served;
-    served.signers = trust_.of_layer(true);
+    served.signers = trust_.layer_keyring(true);
     if (layer.load(name, served).state == Loaded::State::kHit) {
       ++report.existing;
       continue;

@@ -19,7 +19,7 @@ struct SignatureTrust {
   bool require_everywhere = false;
 
   /// The keys that must have signed what comes from a layer on disk; null: none need.
-  const Keyring* of_layer(bool first) const {
+  const Keyring* layer_keyring(bool first) const {
     return first && !require_everywhere ? nullptr : ring.get();
   }
 };

@@ -43,12 +43,12 @@ std::string words_of(const nlohmann::json& mask) {
 }
 
 Status check_tiles(const MaskPicture& picture, std::int64_t rows, std::int64_t columns) {
-  if (picture.of_kernel ? rows <= kMaxTiles && columns <= kMaxTiles
-                        : rows * columns <= kMaxScores / 4) {
+  if (picture.shows_tiles ? rows <= kMaxTiles && columns <= kMaxTiles
+                          : rows * columns <= kMaxScores / 4) {
     return {};
   }
   const std::string most =
-      picture.of_kernel ? fmt::format("{}", kMaxTiles) : fmt::format("{} in all", kMaxScores / 4);
+      picture.shows_tiles ? fmt::format("{}", kMaxTiles) : fmt::format("{} in all", kMaxScores / 4);
   return make_error(ErrorCode::kInvalid,
                     fmt::format("{} by {} tiles; up to {} are drawn", rows, columns, most),
                     rows > columns ? "q_len" : "kv_len");
@@ -145,7 +145,7 @@ std::string MaskPicture::text() const {
   std::string text =
       fmt::format("what the mask says of tiles of {} queries and {} keys; queries go down\n",
                   tile_queries, tile_keys);
-  if (!of_kernel) {
+  if (!shows_tiles) {
     text = fmt::format("{} queries (down) and {} keys (across), {} by {} to a sign\n", q_len,
                        kv_len, tile_queries, tile_keys);
   }
@@ -183,7 +183,7 @@ Result<MaskPicture> draw_mask(const ResolvedSpec& spec, const KernelPlan& plan,
 
   MaskPicture picture;
   picture.title = title_of(problem->spec, "mask");
-  picture.of_kernel = true;
+  picture.shows_tiles = true;
   // The queries that one warpgroup has.
   if (plan.sm90) {
     picture.tile_queries = std::max(64 / plan.sm90->packed_heads(), 1);
@@ -257,9 +257,9 @@ Result<MaskPicture> draw_scores(const ResolvedSpec& spec, ScoreTiles tiles,
                       std::vector<spec::TileStatus>(static_cast<std::size_t>(columns),
                                                     spec::TileStatus{false, false}));
   for (int row = 0; row < q_len; ++row) {
-    auto& of_row = picture.rows[static_cast<std::size_t>(row / tiles.queries)];
+    auto& picture_row = picture.rows[static_cast<std::size_t>(row / tiles.queries)];
     for (int key = 0; key < kv_len; ++key) {
-      spec::TileStatus& tile = of_row[static_cast<std::size_t>(key / tiles.keys)];
+      spec::TileStatus& tile = picture_row[static_cast<std::size_t>(key / tiles.keys)];
       if (tile.seen && tile.hidden) continue;
       at->q_idx = row + kv_len - q_len;
       at->kv_idx = key;

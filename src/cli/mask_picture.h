@@ -18,10 +18,10 @@ namespace attnjit::cli {
 
 /// Kinds of tiles, as they are counted and drawn.
 struct TileKind {
-  const char* name;       ///< in JSON, in text and of a class of CSS
-  char sign;              ///< in text
-  const char* of_kernel;  ///< what a kernel does with such a tile
-  const char* of_scores;  ///< what the scores of such a tile are
+  const char* name;         ///< in JSON, in text and of a class of CSS
+  char sign;                ///< in text
+  const char* kernel_does;  ///< what a kernel does with such a tile
+  const char* scores_are;   ///< what the scores of such a tile are
 };
 inline constexpr TileKind kTileKinds[] = {
     {"hidden", '.', "hidden: not loaded", "hidden"},
@@ -41,7 +41,7 @@ Result<spec::Coordinates> coordinates_of(const verify::Problem& problem, std::in
 
 struct MaskPicture {
   std::string title;  ///< the mask, in words
-  bool of_kernel = false;
+  bool shows_tiles = false;
   int tile_queries = 0, tile_keys = 0;
   int q_len = 0, kv_len = 0;
   std::vector<std::vector<spec::TileStatus>> rows;  ///< of tiles, the first queries first

@@ -186,7 +186,7 @@ class Drawing {
                            kind.name, px(bottom_ + 2));
       text(38, bottom_ + 14, "start",
            fmt::format(
-               "{}: {} ({:.1f} %)", picture_.of_kernel ? kind.of_kernel : kind.of_scores,
+               "{}: {} ({:.1f} %)", picture_.shows_tiles ? kind.kernel_does : kind.scores_are,
                grouped(tiles),
                all > 0 ? 100.0 * static_cast<double>(tiles) / static_cast<double>(all) : 0.0));
       bottom_ += kLegend;

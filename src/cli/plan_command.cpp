@@ -115,8 +115,8 @@ Result<Report> run_plan(const PlanArguments& arguments) {
   }
   if (Status s = check_picture(arguments); !s) return std::move(s).error();
   // Of scores no architecture says more than another.
-  const bool of_scores = !arguments.tile.empty() || arguments.draw_score_mod;
-  Result<ResolvedSpec> spec = read_spec(arguments.spec, of_scores ? "sm_100a" : "");
+  const bool needs_scores = !arguments.tile.empty() || arguments.draw_score_mod;
+  Result<ResolvedSpec> spec = read_spec(arguments.spec, needs_scores ? "sm_100a" : "");
   if (!spec) return std::move(spec).error();
   Result<std::shared_ptr<const Tuning>> tuning = read_tuning(arguments.spec.tuning);
   if (!tuning) return std::move(tuning).error();

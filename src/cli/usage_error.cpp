@@ -78,7 +78,7 @@ Error no_such_argument(const Chosen& chosen, const std::string& word, const std:
                     hint.empty() ? help : hint);
 }
 
-Error of_option(const CLI::Option& option, std::string message, const std::string& help) {
+Error option_error(const CLI::Option& option, std::string message, const std::string& help) {
   return make_error(ErrorCode::kInvalid, std::move(message), field_of(option), help);
 }
 
@@ -100,15 +100,15 @@ bool is_number(const std::string& text) {
 /// What is wrong with a value of the option; empty: nothing that all commands would refuse.
 std::optional<Error> bad_value(const CLI::App& app, const CLI::Option& option,
                                const std::string& value, const std::string& help) {
-  if (value.empty()) return of_option(option, "is empty", "give it a value, or leave it out");
+  if (value.empty()) return option_error(option, "is empty", "give it a value, or leave it out");
   if (value.size() > 1 && value[0] == '-' && app.get_option_no_throw(value) != nullptr)
-    return of_option(option, fmt::format("has no value: {} stands there", value), help);
+    return option_error(option, fmt::format("has no value: {} stands there", value), help);
   if (option.get_group() == kSpecGroup) return std::nullopt;  // the spec's reader judges these
   const std::string is = fmt::format("is {}; allowed: ", spec::in_quotes(value));
   if (option.get_type_name() == "INT" && !is_integer(value))
-    return of_option(option, is + "an integer of 64 bits", help);
+    return option_error(option, is + "an integer of 64 bits", help);
   if (option.get_type_name() == "FLOAT" && !is_number(value))
-    return of_option(option, is + "a number", help);
+    return option_error(option, is + "a number", help);
   return std::nullopt;
 }
 
@@ -153,15 +153,15 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& refused, int argc,
   if (dynamic_cast<const CLI::RequiredError*>(&refused) != nullptr) {
     for (const CLI::Option* option : chosen.app->get_options()) {
       if (option->get_required() && option->count() == 0)
-        return of_option(*option, "is missing", help);
+        return option_error(*option, "is missing", help);
     }
   }
   const std::string text = refused.what();
   if (const CLI::Option* option = named(*chosen.app, text)) {
     if (dynamic_cast<const CLI::ArgumentMismatch*>(&refused) != nullptr) {
-      return of_option(*option, option->count() > 1 ? "is given twice" : "has no value", help);
+      return option_error(*option, option->count() > 1 ? "is given twice" : "has no value", help);
     }
-    return of_option(*option, text.substr(text.find(':') + 2), help);
+    return option_error(*option, text.substr(text.find(':') + 2), help);
   }
   return make_error(ErrorCode::kInvalid, text, {}, help);
 }

@@ -173,9 +173,9 @@ class LaunchClock {
   /// What the SMs load, where CTAs walk their tiles; empty where that is not known.
   std::vector<double> loads_of_sms(std::uint64_t sms) {
     std::vector<double> loads(sms, 0);
-    const std::vector<double> of_clusters = loads_of_clusters(machine_);
-    for (std::size_t i = 0; i < of_clusters.size(); ++i) loads[i % sms] += of_clusters[i];
-    return of_clusters.empty() ? std::vector<double>() : loads;
+    const std::vector<double> cluster_loads = loads_of_clusters(machine_);
+    for (std::size_t i = 0; i < cluster_loads.size(); ++i) loads[i % sms] += cluster_loads[i];
+    return cluster_loads.empty() ? std::vector<double>() : loads;
   }
 
   Status run(const std::vector<std::uint64_t>& sms, std::uint64_t places, unsigned size,
@@ -221,9 +221,9 @@ class LaunchClock {
     // Of all, for each that was run: by what they load, where that is known.
     double others = around.active_sms / size / count;
     if (!loads_.empty()) {
-      double of_these = 0;
-      for (const std::uint64_t sm : sms) of_these += loads_[sm];
-      others = std::accumulate(loads_.begin(), loads_.end(), 0.0) / of_these;
+      double their_loads = 0;
+      for (const std::uint64_t sm : sms) their_loads += loads_[sm];
+      others = std::accumulate(loads_.begin(), loads_.end(), 0.0) / their_loads;
     }
     launch->loaded_bytes = bytes * others;
     launch->tensor_share = busy * others / (around.active_sms / size) / launch->cycles;

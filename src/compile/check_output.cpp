@@ -24,7 +24,7 @@ Error failed(std::string message, std::string hint = {}) {
   return make_error(ErrorCode::kCompileFailed, std::move(message), {}, std::move(hint));
 }
 
-Error own_defect(const CompileRequest& request, const ParsedLog& log, std::string what) {
+Error kernel_defect(const CompileRequest& request, const ParsedLog& log, std::string what) {
   if (request.source.trusted) {
     // Trusted code may break the program in ways that show elsewhere.
     return failed(std::move(what) + "\n" + log.text.substr(0, kMaxLogInMessage),
@@ -72,16 +72,16 @@ Error refusal(const CompileRequest& request, const CompileOutput& output, const 
   }
   for (const CompilerMessage& message : log.messages) {
     if (message.error) {
-      return own_defect(request, log,
-                        fmt::format("the kernel's source does not compile: {}({}): {}",
-                                    message.file, message.line, message.text));
+      return kernel_defect(request, log,
+                           fmt::format("the kernel's source does not compile: {}({}): {}",
+                                       message.file, message.line, message.text));
     }
   }
   if (!log.ptxas_errors.empty()) {
-    return own_defect(request, log, "ptxas rejects the kernel: " + log.ptxas_errors.front());
+    return kernel_defect(request, log, "ptxas rejects the kernel: " + log.ptxas_errors.front());
   }
-  return own_defect(request, log,
-                    fmt::format("NVRTC failed with {} ({})", output.result_name, output.result));
+  return kernel_defect(request, log,
+                       fmt::format("NVRTC failed with {} ({})", output.result_name, output.result));
 }
 
 /// "release 13.0, V13.0.88" in the head of the PTX.
@@ -163,10 +163,10 @@ std::string unlaunchable(const EntryLaunch& launch, const ResourceUsage& usage) 
     return fmt::format("has {} threads a CTA; at most {} are allowed", launch.threads, kMaxThreads);
   }
   const std::int64_t registers = rounded_up(usage.registers, kRegisterUnit);
-  const std::int64_t of_cta = registers * rounded_up(launch.threads, kWarp);
-  if (usage.registers > kMaxRegisters || of_cta > kRegistersOfCta) {
+  const std::int64_t cta_registers = registers * rounded_up(launch.threads, kWarp);
+  if (usage.registers > kMaxRegisters || cta_registers > kRegistersOfCta) {
     return fmt::format("needs {} registers a thread, {} for the {} threads of a CTA, which has {}",
-                       usage.registers, of_cta, launch.threads, kRegistersOfCta);
+                       usage.registers, cta_registers, launch.threads, kRegistersOfCta);
   }
   if (usage.stack_bytes > kMaxStackBytes) {
     return fmt::format("needs {} bytes of local memory a thread; at most {} are there",
@@ -201,11 +201,11 @@ Result<KernelImage> check_output(const CompileRequest& request, CompileOutput ou
   if (output.result != kNvrtcSuccess) return refusal(request, output, log);
 
   if (!log.ptxas_errors.empty()) {
-    return own_defect(request, log, "ptxas rejects the kernel: " + log.ptxas_errors.front());
+    return kernel_defect(request, log, "ptxas rejects the kernel: " + log.ptxas_errors.front());
   }
   if (const std::string* advisory = refused_advisory(source, log)) {
-    return own_defect(request, log,
-                      "ptxas did not keep to the kernel as it was written: " + *advisory);
+    return kernel_defect(request, log,
+                         "ptxas did not keep to the kernel as it was written: " + *advisory);
   }
   if (!request.ptx_only) {
     if (output.cubin.empty()) return failed("NVRTC reports success but gave no image");
@@ -227,7 +227,7 @@ Result<KernelImage> check_output(const CompileRequest& request, CompileOutput ou
           log.functions.begin(), log.functions.end(),
           [&](const FunctionUsage& one) { return one.name == entry && one.registers > 0; });
       if (usage == log.functions.end()) {
-        return own_defect(request, log, fmt::format("ptxas did not report on {}", entry));
+        return kernel_defect(request, log, fmt::format("ptxas did not report on {}", entry));
       }
       image.entry_usage.push_back({usage->registers, usage->spill_bytes, usage->stack_bytes,
                                    usage->static_smem_bytes, usage->barriers});

@@ -106,9 +106,9 @@ std::string absolute_path(const std::string& path) {
 }
 
 /// The folder of this library or executable.
-std::string own_folder() {
+std::string library_folder() {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) {
+  if (dladdr(reinterpret_cast<void*>(&library_folder), &info) == 0 || info.dli_fname == nullptr) {
     return {};
   }
   const std::string path = absolute_path(info.dli_fname);
@@ -180,7 +180,7 @@ NvrtcSearch default_nvrtc_search(std::string explicit_path) {
   }
 #endif
   // As wheels lie when attnjit is installed beside them: <site-packages>/nvidia/.../lib.
-  const std::string own = own_folder();
+  const std::string own = library_folder();
   if (!own.empty()) {
     for (const char* wheel : {"cu13", "cuda_nvrtc"}) {
       for (const char* up : {"", "/.."}) {

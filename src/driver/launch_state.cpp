@@ -106,7 +106,7 @@ BoundCall* LaunchState::Impl::find(const LaunchOwner& owner, const LaunchArgs& a
 }
 
 BoundCall& LaunchState::Impl::next(const LaunchOwner& owner) {
-  const auto of_kernel = std::find_if(
+  const auto kernel_call = std::find_if(
       calls.begin(), calls.end(),
       [&](const std::unique_ptr<BoundCall>& call) { return call->owner.same_kernel(owner); });
   auto taken = std::find_if(calls.begin(), calls.end(),
@@ -114,9 +114,9 @@ BoundCall& LaunchState::Impl::next(const LaunchOwner& owner) {
   if (taken == calls.end() && calls.size() == kMostCalls) --taken;
   if (taken == calls.end() || !(*taken)->owner.same_kernel(owner)) {
     auto made = std::make_unique<BoundCall>();
-    if (of_kernel != calls.end()) {
-      made->sequence = (*of_kernel)->sequence;
-      for (const std::unique_ptr<BoundLaunch>& launch : (*of_kernel)->launches) {
+    if (kernel_call != calls.end()) {
+      made->sequence = (*kernel_call)->sequence;
+      for (const std::unique_ptr<BoundLaunch>& launch : (*kernel_call)->launches) {
         made->launches.push_back(std::make_unique<BoundLaunch>());
         made->launches.back()->rank = launch->rank;
         made->launches.back()->maps = launch->maps;

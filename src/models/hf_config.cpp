@@ -161,7 +161,7 @@ LayerKind layer_of(const Architecture& architecture, Fields& fields, Reach reach
     layer.softcap = fields.real("attn_logit_softcapping");
   layer.sink = has_sinks(architecture, fields, reach);
   if (architecture.has(Architecture::kAlibi)) {
-    layer.alibi = layer.own_slopes = fields.flag("alibi", false);
+    layer.alibi = layer.given_slopes = fields.flag("alibi", false);
   }
   if (reach == Reach::kWindow) set_window(architecture, fields, is_long, layer);
   if (reach == Reach::kChunk) layer.chunk = fields.number("attention_chunk_size");
@@ -186,14 +186,14 @@ std::vector<LayerKind> kinds_of(const Architecture& architecture, Fields& fields
   using Seen = std::tuple<Reach, const JsonValue*, std::size_t>;
   std::vector<Seen> seen;
   std::size_t windows = 0;
-  const bool of_each =
+  const bool each_layer =
       architecture.heads == Heads::kLaguna || architecture.has(Architecture::kRopeless);
   for (std::size_t i = 0; i < reaches.size() && !fields.error(); ++i) {
     const JsonValue* const object = overrides.of(i);
     const bool window = reaches[i] == Reach::kWindow;
     const bool is_long = window && architecture.has(Architecture::kLongWindows) && windows % 2 == 1;
     windows += window ? 1 : 0;
-    const Seen key{reaches[i], object, of_each ? i : static_cast<std::size_t>(is_long)};
+    const Seen key{reaches[i], object, each_layer ? i : static_cast<std::size_t>(is_long)};
     if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
     seen.push_back(key);
     fields.set_layer(object);
@@ -291,7 +291,7 @@ void add_notes(const Architecture& architecture, Fields& fields, ModelAttention&
       add(fmt::format("launch with the scale {:.6f} / sqrt({})", *factor, first.qk_depth));
     }
   }
-  if (first.own_slopes) {
+  if (first.given_slopes) {
     add(fmt::format("ALiBi is added before the scale: give the usual slopes / sqrt({})",
                     first.qk_depth));
   }

@@ -19,7 +19,7 @@ Result<LayerKind> shard(const LayerKind& layer, int tensor_parallel) {
   LayerKind part = layer;
   part.q_heads = layer.q_heads / tensor_parallel;
   part.kv_heads = shared ? 1 : layer.kv_heads / tensor_parallel;
-  part.own_slopes |= layer.alibi && tensor_parallel > 1;  // a shard's heads are not all heads
+  part.given_slopes |= layer.alibi && tensor_parallel > 1;  // a shard's heads are not all heads
   return part;
 }
 

@@ -26,9 +26,9 @@ struct LayerKind {
   double softcap = 0;  ///< 0: none
   bool sink = false;
   bool alibi = false;
-  bool own_slopes = false;  ///< ALiBi's slopes are not the usual ones
-  int latent = 0;           ///< MLA: the width of the latent that K and V share; 0: no MLA
-  int rope = 0;             ///< MLA: the width of the part with positions
+  bool given_slopes = false;  ///< ALiBi's slopes are not the usual ones
+  int latent = 0;             ///< MLA: the width of the latent that K and V share; 0: no MLA
+  int rope = 0;               ///< MLA: the width of the part with positions
   int topk = 0;  ///< keys that are listed for each row, which sees no others; 0: no lists
 
   bool operator==(const LayerKind&) const = default;

@@ -48,7 +48,7 @@ std::string more_of(const LayerKind& layer) {
   if (layer.softcap > 0) {
     tail += fmt::format(R"(, "score_mod": {{"kind": "softcap", "cap": {:.1f}}})", layer.softcap);
   }
-  if (layer.own_slopes) {
+  if (layer.given_slopes) {
     tail += R"(, "score_mod": {"kind": "alibi", "slopes": true})";
   } else if (layer.alibi) {
     tail += R"(, "score_mod": "alibi")";

@@ -168,8 +168,8 @@ class Giver {
       shape.push_back(heads);
       shape.push_back(depth_of_rows(spec_));
       if (Status s = take_floats("k", shape); !s) return s;
-      const Shape& of_k = problem_.at("k").shape;
-      std::copy_n(of_k.begin(), of_k.size() - 2, shape.begin());
+      const Shape& k_shape = problem_.at("k").shape;
+      std::copy_n(k_shape.begin(), k_shape.size() - 2, shape.begin());
       shape.back() = spec_.ov_depth;
       return take_floats("v", shape);
     };
@@ -238,10 +238,11 @@ class Giver {
            {std::pair{"q_scale", "q"}, std::pair{"k_scale", "k"}, std::pair{"v_scale", "v"}}) {
         if (of == std::string_view("q") && spec_.qkv_dtype != Dtype::kE4m3) continue;
         Shape shape{1};
-        const Shape& of_tensor = problem_.at(of).shape;
+        const Shape& tensor_shape = problem_.at(of).shape;
         if (spec_.scales == Scales::kHead)
-          shape = {problem_.batch, of_tensor[of_tensor.size() - 2]};
-        if (spec_.scales == Scales::kToken) shape.assign(of_tensor.begin(), of_tensor.end() - 1);
+          shape = {problem_.batch, tensor_shape[tensor_shape.size() - 2]};
+        if (spec_.scales == Scales::kToken)
+          shape.assign(tensor_shape.begin(), tensor_shape.end() - 1);
         if (Status s = take(name, Dtype::kF32, shape); !s) return s;
       }
     }

@@ -148,8 +148,8 @@ GivenMap::GivenMap(const Problem& problem)
 }
 
 BlockSeen GivenMap::at(int b, int h, int q_row, int kv_idx) const {
-  const int of_heads = (shape_.batch == 1 ? 0 : b) * shape_.heads + h / sharing_;
-  const std::size_t row = std::size_t(of_heads) * shape_.q_blocks + q_row / kBlock;
+  const int map_index = (shape_.batch == 1 ? 0 : b) * shape_.heads + h / sharing_;
+  const std::size_t row = std::size_t(map_index) * shape_.q_blocks + q_row / kBlock;
   return blocks_[row * static_cast<std::size_t>(kv_blocks_) + kv_idx / kBlock];
 }
 

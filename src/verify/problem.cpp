@@ -142,9 +142,10 @@ double estimated_bytes(const Problem& problem, const std::vector<ParamArgument>&
       bytes += double(found->value.bytes.size());
       continue;
     }
-    double of_param = size_of(spec::shape_of(param.type).element);
-    for (const std::int64_t extent : param_extents(param.type, longest)) of_param *= double(extent);
-    bytes += of_param;
+    double param_bytes = size_of(spec::shape_of(param.type).element);
+    for (const std::int64_t extent : param_extents(param.type, longest))
+      param_bytes *= double(extent);
+    bytes += param_bytes;
   }
   if (spec::materialized(spec.mask) != nullptr) {
     bytes += double(problem.batch) * heads * problem.max_q_len * problem.max_kv_len * 4.0;
@@ -245,8 +246,8 @@ double Problem::scale_of(const char* name, int b, int head, int row) const {
   const Tensor& scales = found->second;
   const std::int64_t heads = scales.shape.back();
   if (spec.scales == Scales::kToken) {
-    const bool of_q = std::string_view(name) == "q_scale";
-    return scales.as<float>()[(of_q ? first_q_row(b) + row : kv_row(b, row)) * heads + head];
+    const bool is_q_scale = std::string_view(name) == "q_scale";
+    return scales.as<float>()[(is_q_scale ? first_q_row(b) + row : kv_row(b, row)) * heads + head];
   }
   return scales.as<float>()[spec.scales == Scales::kHead ? b * heads + head : 0];
 }

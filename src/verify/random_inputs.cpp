@@ -276,12 +276,12 @@ class InputMaker {
   void forget_spare_rows(std::string_view name, int heads, Tensor& scale) const {
     Tensor kept = scale;
     poison(scale);
-    const bool of_q = name == "q_scale";
+    const bool is_q_scale = name == "q_scale";
     for (int b = 0; b < problem_.batch; ++b) {
-      const int begin = of_q ? 0 : first_kept_[static_cast<std::size_t>(b)];
-      for (int row = begin; row < (of_q ? problem_.q_lens : problem_.kv_lens)[b]; ++row) {
+      const int begin = is_q_scale ? 0 : first_kept_[static_cast<std::size_t>(b)];
+      for (int row = begin; row < (is_q_scale ? problem_.q_lens : problem_.kv_lens)[b]; ++row) {
         const std::int64_t first =
-            (of_q ? problem_.first_q_row(b) + row : problem_.kv_row(b, row)) * heads;
+            (is_q_scale ? problem_.first_q_row(b) + row : problem_.kv_row(b, row)) * heads;
         std::copy_n(kept.as<float>() + first, heads, scale.as<float>() + first);
       }
     }
@@ -391,10 +391,10 @@ class InputMaker {
                 value = direction(kv_head, d) + 0.5 * value;
                 break;
             }
-            const bool of_rope = d >= depth_;
+            const bool is_rope = d >= depth_;
             store_float(
-                of_rope ? rope : q,
-                of_rope ? head_row * (spec_.qk_depth - depth_) + d - depth_ : head_row * depth_ + d,
+                is_rope ? rope : q,
+                is_rope ? head_row * (spec_.qk_depth - depth_) + d - depth_ : head_row * depth_ + d,
                 static_cast<float>(value * q_inverse));
           }
         }

@@ -61,10 +61,10 @@ bool fits(std::string_view selector, const std::vector<std::string_view>& modifi
 
 const InstructionInfo* InstructionTable::find(
     std::string_view root, const std::vector<std::string_view>& modifiers) const {
-  const auto of_root = by_root_.find(root);
-  if (of_root == by_root_.end()) return nullptr;
+  const auto same_root = by_root_.find(root);
+  if (same_root == by_root_.end()) return nullptr;
   const InstructionInfo* best = nullptr;
-  for (const std::size_t index : of_root->second) {
+  for (const std::size_t index : same_root->second) {
     const InstructionInfo& row = rows_[index];
     if (best != nullptr && row.selector.size() <= best->selector.size()) continue;
     if (fits(row.selector, modifiers)) best = &row;

@@ -111,13 +111,14 @@ class WarpProduct : public AsyncOp {
     whole->read_done.acquire(reads_done());
     whole->write_done.acquire(all_done());
     if (++whole->done < 4) return;
-    for (const auto& of_warp : whole->groups) end(*of_warp, whole->read_done, whole->write_done);
+    for (const auto& warp_copies : whole->groups)
+      end(*warp_copies, whole->read_done, whole->write_done);
   }
-  static void end(PendingCopies& of_warp, const View& read, const View& written) {
-    --of_warp.unread;
-    --of_warp.unwritten;
-    of_warp.read_done.acquire(read);
-    of_warp.write_done.acquire(written);
+  static void end(PendingCopies& warp_copies, const View& read, const View& written) {
+    --warp_copies.unread;
+    --warp_copies.unwritten;
+    warp_copies.read_done.acquire(read);
+    warp_copies.write_done.acquire(written);
   }
   void clear() {
     if (accumulate) return;

@@ -55,13 +55,13 @@ struct View {
     join(lanes_async, from.lanes_async);
   }
   /// Whether what these lanes of an agent did up to an epoch happened before.
-  bool knows(u32 agent, u32 epoch, u32 of_lanes) const {
-    return at(generic, agent) >= epoch || knows_lanes(lanes, agent, epoch, of_lanes);
+  bool knows(u32 agent, u32 epoch, u32 lane_mask) const {
+    return at(generic, agent) >= epoch || knows_lanes(lanes, agent, epoch, lane_mask);
   }
   /// Whether the async proxy sees what they wrote.
-  bool fenced(u32 agent, u32 epoch, u32 of_lanes, bool global) const {
+  bool fenced(u32 agent, u32 epoch, u32 lane_mask, bool global) const {
     return at(global ? async_global : async, agent) >= epoch ||
-           knows_lanes(lanes_async, agent, epoch, of_lanes);
+           knows_lanes(lanes_async, agent, epoch, lane_mask);
   }
   void fence_proxy(u8 spaces) {
     if ((spaces & kSharedSpace) != 0) join(async, generic);
@@ -92,10 +92,10 @@ struct View {
   }
 
  private:
-  static bool knows_lanes(const Clock& clock, u32 agent, u32 epoch, u32 of_lanes) {
-    if (clock.size() <= agent * kLanesOfAgent || of_lanes == 0) return false;
+  static bool knows_lanes(const Clock& clock, u32 agent, u32 epoch, u32 lane_mask) {
+    if (clock.size() <= agent * kLanesOfAgent || lane_mask == 0) return false;
     for (u32 lane = 0; lane < kLanesOfAgent; ++lane) {
-      if ((of_lanes >> lane & 1) != 0 && at(clock, agent * kLanesOfAgent + lane) < epoch)
+      if ((lane_mask >> lane & 1) != 0 && at(clock, agent * kLanesOfAgent + lane) < epoch)
         return false;
     }
     return true;

@@ -294,7 +294,7 @@ class Cluster {
     return resolve_any(warp, op, lane, space, address, bytes, place);
   }
   bool resolve_shared(const Op& op, Warp& warp, u32 lane, SharedAddress address, u32 bytes,
-                      bool own_only, Place* place);
+                      bool same_cta, Place* place);
   bool resolve_global(u64 address, u64 bytes, Place* place);
   /// Memory of an asynchronous operation: shared, or at a global address.
   bool resolve_async(const AsyncOp& op, SharedAddress address, u64 bytes, Place* place);

@@ -69,10 +69,10 @@ bool Cluster::resolve_async(const AsyncOp& op, SharedAddress address, u64 bytes,
 }
 
 bool Cluster::resolve_shared(const Op& op, Warp& warp, u32 lane, SharedAddress address, u32 bytes,
-                             bool own_only, Place* place) {
+                             bool same_cta, Place* place) {
   Cta* cta = cta_of(address);
   const u32 offset = address.offset();
-  if (cta == nullptr || (own_only && cta != warp.cta)) {
+  if (cta == nullptr || (same_cta && cta != warp.cta)) {
     report(FindingKind::kSpace, &warp, static_cast<int>(lane), op.site,
            cta == nullptr ? fmt::format("shared address 0x{:x} names CTA {} of a cluster of {}",
                                         address.bits(), address.rank(), ctas.size())
@@ -104,7 +104,7 @@ bool Cluster::resolve_any(Warp& warp, const Op& op, u32 lane, Space space, u64 a
            fmt::format("address 0x{:x} is not a multiple of {}", address, bytes));
     return false;
   }
-  bool own_only = space == Space::kShared;
+  bool same_cta = space == Space::kShared;
   if (space == Space::kGeneric) {
     const u64 window = address & kWindowMask;
     if (window == kSharedWindow) {
@@ -119,7 +119,7 @@ bool Cluster::resolve_any(Warp& warp, const Op& op, u32 lane, Space space, u64 a
       space = Space::kGlobal;
     }
     if (space != Space::kGlobal) address &= ~kWindowMask;
-    own_only = false;
+    same_cta = false;
   }
   *place = {};
   place->space = space;
@@ -133,7 +133,7 @@ bool Cluster::resolve_any(Warp& warp, const Op& op, u32 lane, Space space, u64 a
         return false;
       }
       return resolve_shared(op, warp, lane, SharedAddress(static_cast<u32>(address)), bytes,
-                            own_only, place);
+                            same_cta, place);
     case Space::kGlobal:
     case Space::kGeneric:
       if (resolve_global(address, bytes, place)) return true;

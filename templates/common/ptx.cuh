@@ -185,7 +185,7 @@ ATTNJIT_DEVICE void mbarrier_arrive_relaxed_at(u32 barrier, int cta) {
       : "memory");
 }
 
-/// mbarrier.arrive.expect_tx (9.7.13.15): arrives and announces bytes of bulk copies.
+/// mbarrier.arrive.expect_tx (9.7.13.15): arrives and expects bytes of bulk copies.
 ATTNJIT_DEVICE void mbarrier_arrive_expect_tx(u32 barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");

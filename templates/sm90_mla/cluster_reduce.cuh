@@ -78,15 +78,15 @@ struct Ending {
     smem.wait(smem.reduced_full(), 0);
     u32 words[4];
     load_shared_v4(received, words);
-    float own_scale[2], its_scale[2];
+    float cta_scale[2], peer_scale[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const RowMaxSum its = {__uint_as_float(words[2 * half]),
                              __uint_as_float(words[2 * half + 1])};
-      rows[half] = merge(rows[half], its, own_scale[half], its_scale[half]);
+      rows[half] = merge(rows[half], its, cta_scale[half], peer_scale[half]);
     }
-    O::scale(own_scale);
-    O::add(its_scale, [&](int i, int first, float(&its)[8]) {
+    O::scale(cta_scale);
+    O::add(peer_scale, [&](int i, int first, float(&its)[8]) {
       const int block = block_of(i);
       if (!is_ended(i)) return false;
 #pragma unroll

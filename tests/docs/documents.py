@@ -37,6 +37,9 @@ WORDS = {
     r"surroundings": "load of other SMs",
     r"tried out|was tried|we tried": "say what is, in results what was measured",
 }
+# The same in names of the kernel side, which begin with the noun that they are of.
+NAMES = re.compile(r"\b(?:(?:of|own)_\w+|\w*(?:park|widen|announc|deep_heads|held_q|takes?_over|low_body)\w*|(?:one|two)_o|"
+                   r"\w*(?:WorkList|TileNote|ListPlace))\b")
 DATED = re.compile(r"\b20\d\d-\d\d-\d\d\b(?!-)")
 CODE = re.compile(r"```.*?```|`[^`]*`|\]\([^)]*\)", re.DOTALL)
 ROOMS = ("include", "src", "templates", "tests", "bench", "examples", "docs", "scripts", "cache", "cmake",
@@ -151,6 +154,9 @@ def main():
         for name in sorted(set(re.findall(r"(?<![\w/])(?:docs|cache)/[\w/-]+\.md", text))):
             if not (root / name).exists():
                 problems.append(f"{path.relative_to(root)}: names {name}, which does not exist")
+        if str(path.relative_to(root)).startswith(("src/plan/", "templates/")):
+            problems += [f"{path.relative_to(root)}: {name} has a word of the project's own" for name in
+                         sorted(set(NAMES.findall(text)))]
     for picture in sorted((root / "docs").rglob("*.svg")):
         xml.etree.ElementTree.parse(picture)
     for line in problems:

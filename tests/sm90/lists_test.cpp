@@ -118,7 +118,7 @@ TEST_F(Sm90Lists, ManyTiles) {
 TEST_F(Sm90Lists, HiddenTilesAreNotLoaded) {
   const auto kernel = compiled(lists_spec(64, custom("kv_idx <= q_idx && q_idx - kv_idx < 100")));
   ASSERT_TRUE(kernel);
-  EXPECT_TRUE(kernel->generated.plan.sm90->listed);
+  EXPECT_TRUE(kernel->generated.plan.sm90->block_sparse);
   std::vector<std::uint64_t> steps;
   for (const std::int64_t keys : {400, 3000}) {
     const auto problem = problem_of(kernel->generated.plan.spec, {{64}, {keys}});
@@ -165,7 +165,7 @@ TEST_F(Sm90Lists, TilesAreClaimed) {
 
 TEST_F(Sm90Lists, OnlyWhereTheMaskDecides) {
   const auto plan_of = [](const MaskSpec& mask) {
-    return plan(*ResolvedSpec::make(lists_spec(64, mask)))->sm90->listed;
+    return plan(*ResolvedSpec::make(lists_spec(64, mask)))->sm90->block_sparse;
   };
   EXPECT_TRUE(plan_of(custom("kv_idx < q_idx")));
   // The causal mask, whoever says it.

@@ -3,7 +3,7 @@
 of tests/gpu/server are made by the real package, without memory for their weights, and the backend
 is given them as a model runner gives them.
 
-    sglang_keys_test.py [MODEL..]     # without arguments: all that SGLang has
+    sglang_keys_test.py [MODEL..]     # without arguments: all that SGLang has, and families.json
 """
 import importlib.metadata
 import json
@@ -38,6 +38,19 @@ sys.path.insert(0, str(HERE.parent / "gpu/server"))
 import shapes  # noqa: E402
 
 PAGE, DRAFTS = 64, 8
+FAMILIES = json.loads((HERE / "families.json").read_text(encoding="utf-8"))
+#: Of them those whose models SGLang makes without a GPU.
+NAMES = """
+llama3.1-8b llama3.3-70b llama3.2-1b llama3.2-3b llama2-7b tinyllama falcon3-7b smollm2-135m
+llama4-scout qwen2.5-0.5b qwen2.5-7b qwen2.5-14b qwen2-swa qwen3-0.6b qwen3-32b qwen3-30b-a3b
+qwen3-235b qwen2-moe gemma-2b gemma-7b gemma2-9b gemma2-27b gemma3-1b gemma3-4b gemma3-27b
+gemma3n-e4b-text mistral-7b-v0.1 mistral-7b-v0.3 mistral-nemo mixtral-8x7b phi-2 phi-3-mini-4k
+phi-3.5-mini phi-4 phi-4-mini phi-3.5-moe glm4-0414 glm-4.5 glm-4.5-air deepseek-v2-lite deepseek-v2
+deepseek-v3 kimi-k2 glm-4.7-flash minimax-m2 gpt-oss-20b granite-3.3-8b granite-4-micro-dense
+granite-moe-3b command-r command-r7b olmo-7b olmo2-7b olmoe ernie4.5-21b-a3b hunyuan-7b hunyuan-a13b
+starcoder2-7b exaone4-32b exaone4-1.2b arcee-4.5b stablelm-3b opt-125m afmoe-trinity bge-base bge-m3
+qwen2-vl-2b qwen2.5-vl-7b qwen3-vl-4b mistral-small-3.1 step3p5 ct-no-kv ct-fp8-kv fp8-block
+gemma2-fp16""".split()
 asked = []
 sglang_service.ask = asked.extend
 sglang_backend._arch = lambda runner: "sm_90a"
@@ -45,10 +58,10 @@ SPEC = types.SimpleNamespace(speculative_num_draft_tokens=None, speculative_eagl
 sglang_backend.get_spec = lambda: SPEC
 
 
-def model_of(folder):
+def model_of(folder, dtype="bfloat16"):
     """A model, and what SGLang knows of it."""
     arguments = ServerArgs(model_path=str(folder), device="cpu", skip_tokenizer_init=True,
-                           load_format="dummy", dtype="bfloat16", page_size=PAGE,
+                           load_format="dummy", dtype=dtype, page_size=PAGE,
                            attention_backend=integration.NAME, grammar_backend="none")
     set_global_server_args_for_scheduler(arguments)
     config = ModelConfig.from_server_args(arguments)
@@ -59,16 +72,16 @@ def model_of(folder):
         parallel_state.initialize_model_parallel()
         dp_attention.initialize_dp_attention(arguments, config)
     get_model_architecture(config)  # NOTE: its module is to be imported on a real device
-    with set_default_torch_dtype(torch.bfloat16), torch.device("meta"):
+    with set_default_torch_dtype(config.dtype), torch.device("meta"):
         return loader._initialize_model(config, LoadConfig(load_format="dummy")), config
 
 
 def asked_by(model, config, cache, algorithm):
     """The specs that the backend of a model runner asks for."""
     runner = types.SimpleNamespace(
-        model=model, model_config=config, page_size=PAGE, device="cpu", dtype=torch.bfloat16,
+        model=model, model_config=config, page_size=PAGE, device="cpu", dtype=config.dtype,
         use_mla_backend=config.attention_arch == AttentionArch.MLA,
-        kv_cache_dtype=torch.float8_e4m3fn if cache == "fp8_e4m3" else torch.bfloat16,
+        kv_cache_dtype=torch.float8_e4m3fn if cache == "fp8_e4m3" else config.dtype,
         attention_chunk_size=config.attention_chunk_size, server_args=types.SimpleNamespace(),
         token_to_kv_pool=None,
         req_to_token_pool=types.SimpleNamespace(req_to_token=torch.zeros(8, 4096)),
@@ -88,13 +101,16 @@ def manifest_of(folder, *arguments):
     return json.loads(written.read_text(encoding="utf-8"))["specs"]
 
 
-def compare(name, folder, service, model, config):
+DRAFT = ("--drafts", str(DRAFTS - 1))
+CASES = (("auto", None, ()), ("fp8_e4m3", None, ()), ("auto", "eagle", DRAFT),
+         ("auto", "ngram", (*DRAFT, "--tree")))
+
+
+def compare(name, folder, service, model, config, cases=CASES):
     def keys(specs):
         return {service.prepare({**spec, "arch": "sm_90a"}).key: spec for spec in specs}
 
-    drafts = ("--drafts", str(DRAFTS - 1))
-    for cache, algorithm, options in (("auto", None, ()), ("fp8_e4m3", None, ()),
-                                      ("auto", "eagle", drafts), ("auto", "ngram", (*drafts, "--tree"))):
+    for cache, algorithm, options in cases:
         wanted = keys(asked_by(model, config, cache, algorithm))
         known = keys(manifest_of(folder, "--kv-cache-dtype", cache, *options))
         assert wanted and set(wanted) == set(known), (
@@ -108,7 +124,17 @@ def main(names):
     integration.register()
     HookRegistry.apply_hooks()  # NOTE: SGLang lists the backends that some models may have
     with tempfile.TemporaryDirectory() as root, attnjit.Service(no_disk_cache=1) as service:
+        for name in names or NAMES:
+            if name not in FAMILIES:
+                continue
+            folder = pathlib.Path(root, f"family-{name}")
+            folder.mkdir()
+            for file, said in (("config.json", FAMILIES[name]), ("tokenizer_config.json", {})):
+                (folder / file).write_text(json.dumps(said), encoding="utf-8")
+            compare(name, folder, service, *model_of(folder, "auto"), CASES[:1])
         for name in names or shapes.MODELS:
+            if name not in shapes.MODELS:
+                continue
             folder = shapes.write(root, name, shapes.with_layers(shapes.MODELS[name], 2))
             model, config = model_of(folder)
             compare(name, folder, service, model, config)

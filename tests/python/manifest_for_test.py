@@ -81,12 +81,14 @@ def checkpoints(folder):
     done = run(str(pathlib.Path(folder, "config.json")), "--for", "vllm")
     assert done.returncode == 2 and "--arch: is missing" in done.stderr, done
 
-    def types(config, *arguments):
-        return {one["qkv_dtype"] for one in specs(folder, config, *arguments)}
+    def types(config, *arguments, server="vllm"):
+        return {one["qkv_dtype"] for one in specs(folder, config, *arguments, server=server)}
 
     bert = {"model_type": "bert", "torch_dtype": "float32"}
     assert types(bert) == {"fp16"} and types({**LLAMA, "torch_dtype": "float32"}) == {"bf16"}
     assert types(bert, "--dtype", "bf16") == {"bf16"}
+    for config, dtype in ((LLAMA, "fp16"), (GEMMA3, "bf16")):
+        assert types({**config, "torch_dtype": "float32"}, server="sglang") == {dtype}
     both_ways = {"use_bidirectional_attention": True, "torch_dtype": "float32"}
     assert types({**GEMMA3, **both_ways}) == {"bf16"}
     assert types({**GEMMA3, "torch_dtype": "float16"}) == {"bf16"}
@@ -128,6 +130,7 @@ def refusals(folder):
             ({**LLAMA, "quantization_config": MODELOPT_FP4}, "vllm", (), "a cache of nvfp4 is not served"),
             ({"model_type": "mimo_v2_flash"}, "vllm", (), "backend of its own"),
             (listed, "sglang", (), "DSA"), (alibi, "sglang", (), "ALiBi"),
+            ({**GEMMA3, "use_bidirectional_attention": True}, "sglang", (), "both ways"),
             ({**LLAMA, "head_dim": 264}, "vllm", (), "qk_depth"),
             ({**LLAMA, "head_dim": 264}, "sglang", (), "qk_depth"),
             (LLAMA, "vllm", (*dcp, "--tp", "16"), ""), (LLAMA, "vllm", (*dcp, "--tp", "8"), "a --tp above 8"),
@@ -202,6 +205,10 @@ def main():
         latent = specs(folder, DEEPSEEK, "--tp", "8", "--page", "64", server="sglang")
         assert [one.get("mla") for one in latent] == ["decode", None, "decode"]
         assert (latent[1]["qk_depth"], latent[1]["ov_depth"]) == (192, 128)
+        mistral = {**LLAMA, "model_type": "mistral", "sliding_window": 4096}  # SGLang has no windows of it
+        assert [[one["mask"] for one in specs(folder, mistral, server=server)]
+                for server in ("sglang", "vllm")] == [
+                    ["causal"] * 2, [{"kind": "sliding_window", "window": 4096}] * 2]
         batching = specs(folder, LLAMA, server="transformers")
         assert [(one.get("page_size"), one.get("ragged"), one.get("ragged_kv"),
                  one.get("max_q_len")) for one in batching] == [

@@ -68,9 +68,13 @@ def _of_modelopt(quantization: Dict[str, Any]) -> str:
 _NO_FP16 = ("gemma2", "gemma3_text", "glm4")
 
 
-def dtype_of(model: Dict[str, Any]) -> str:
-    """vLLM's type of a model as `attnjit manifest --json` describes it: models of embeddings that
-    were saved as float32 are run in fp16."""
+def dtype_of(server: str, model: Dict[str, Any]) -> str:
+    """The type in which a server runs a model as manifests.model_of() describes it. Of those that were
+    saved as float32 vLLM runs embeddings in fp16, and SGLang all but Gemma."""
+    if server == "sglang" and model["float32"]:
+        return "bf16" if model["name"].startswith("gemma") else "fp16"
+    if server != "vllm":
+        return model["dtype"]
     if model["name"] in _NO_FP16:
         return "bf16"
     encodes = any(one["both_ways"] for one in model["layers"])

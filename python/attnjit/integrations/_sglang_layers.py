@@ -11,9 +11,24 @@ from ._layers import _NAMED_ROWS, MOST_ROWS, Layer, Server, mask_of, types_of
 NO_LISTS = "lists of keys (DSA) are not served in SGLang"
 
 
-def why_sglang_refuses(layer: Layer) -> Optional[str]:
+#: Architectures whose configurations have windows, and of which SGLang's models have none.
+_NO_WINDOWS = ("ministral3", "mistral", "mixtral", "phi3", "phimoe", "qwen2", "qwen2_5_omni_text",
+               "qwen2_5_vl_text", "qwen2_moe", "qwen2_vl_text", "qwen3", "qwen3_moe", "starcoder2")
+
+
+def sglang_layer(layer: Layer, architecture: str) -> Layer:
+    """A layer of a configuration as SGLang makes it."""
+    return replace(layer, window=0) if architecture in _NO_WINDOWS else layer
+
+
+def why_sglang_refuses(layer: Layer, architecture: str) -> Optional[str]:
     """Why SGLang's backend takes no such layer, whatever the kernels serve; None: it does."""
-    return NO_LISTS if layer.topk else "positions by ALiBi are not served" if layer.alibi else None
+    for holds, text in ((layer.topk, NO_LISTS), (layer.alibi, "positions by ALiBi are not served"),
+                        (layer.both_ways and architecture.startswith("gemma"),
+                         "decoders that see both ways are not served")):
+        if holds:
+            return text
+    return None
 
 
 def sglang_mask(layer: Layer) -> Union[str, Dict[str, Any]]:

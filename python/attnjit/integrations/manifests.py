@@ -17,7 +17,7 @@ from .._abi import command_path
 from ._checkpoints import cache_of, dtype_of, quantization_of
 from ._layers import (DSV32, EIGHT_BITS, INVARIANT_LIST, SIXTEEN_BITS, TOKEN_SCALES, Layer, Server,
                       invariant_keys, vllm_specs, why_vllm_refuses, why_vllm_shares_not)
-from ._sglang_layers import sglang_specs, why_sglang_refuses
+from ._sglang_layers import sglang_layer, sglang_specs, why_sglang_refuses
 from ._specs import why_not
 from ._transformers_layers import transformers_specs
 
@@ -115,11 +115,12 @@ def _invariant_keys(layer: Layer, widest: int, given: argparse.Namespace) -> int
 
 
 def _refuse_unserved(layer: Layer, server: Server, given: argparse.Namespace,
-                     specs: List[Dict[str, Any]], sharing: Optional[str]) -> None:
-    """Raises where the server would not start with such a layer, as its backend does, or because of
-    `sharing`."""
+                     specs: List[Dict[str, Any]], sharing: Optional[str],
+                     architecture: str) -> None:
+    """Raises where the server would not start with such a layer of an architecture, as its backend
+    does, or because of `sharing`."""
     reason = (why_vllm_refuses(layer, server) or sharing if given.server == "vllm" else
-              why_sglang_refuses(layer) if given.server == "sglang" else None)
+              why_sglang_refuses(layer, architecture) if given.server == "sglang" else None)
     archs = [given.arch] if given.arch else _ARCHS
     for spec in specs:
         found = [why_not(**{**spec, "arch": arch}) for arch in archs] if reason is None else []
@@ -144,7 +145,7 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
     found: List[Dict[str, Any]] = []
     for_vllm = given.server == "vllm"
     images = {None: model["images"] if for_vllm else "", "none": ""}.get(given.images, given.images)
-    dtype = given.dtype or (dtype_of(model) if for_vllm else model["dtype"])
+    dtype = given.dtype or dtype_of(given.server, model)
     widest: Dict[int, int] = {}  # by the number of GPUs
     for one in model["layers"]:
         elements = one["q_heads"] * (one["latent"] or one["ov_depth"])
@@ -152,6 +153,8 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
     wholes = list(map(_layer, model["wholes"]))
     for i, one in enumerate(model["layers"]):
         layer = _layer(one, "" if one["both_ways"] or one["latent"] else images)
+        if given.server == "sglang":
+            layer = sglang_layer(layer, model["name"])
         sharing = why_vllm_shares_not(wholes[i % len(wholes)], one["gpus"], given.dcp)
         cache = cache_of(given.server, model, given.kv_cache_dtype, layer.latent > 0)
         if cache.name in EIGHT_BITS and given.arch is None:
@@ -168,7 +171,7 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
             made = (vllm_specs(layer, server, rank) if for_vllm else
                     sglang_specs(layer, server) if given.server == "sglang" else
                     transformers_specs(layer, server))
-            _refuse_unserved(layer, server, given, made, sharing)
+            _refuse_unserved(layer, server, given, made, sharing, model["name"])
             for spec in made:
                 del spec["arch"]  # a prewarm says it
                 if spec not in found:

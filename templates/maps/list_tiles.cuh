@@ -4,11 +4,13 @@
 //
 // Config: kThreads, kBlockMaskBits. Arguments: a map's, and
 //   const int* kv_bits; int bit_blocks   where Config::kBlockMaskBits (maps/block_bits.cuh), and
-//   int* list_descriptors              a BlockDescriptor of each place, and row of blocks that a
-//   work tile has int *list_counts, *list        of each list its length, and list_places words int
-//   list_rows                  lists in all int lists_per_map              of a head int
-//   rows_per_list              rows of blocks that a work tile has: 1 or 2 int list_places blocks
-//   of the longest sequence
+//   int* list_descriptors          of each place, and row of blocks that a work tile has, a
+//                                  BlockDescriptor
+//   int *list_counts, *list        of each list its length, and list_places words
+//   int list_rows                  lists in all
+//   int lists_per_map              of a head
+//   int rows_per_list              rows of blocks that a work tile has: 1 or 2
+//   int list_places                blocks of the longest sequence
 #pragma once
 
 #include "common/integers.cuh"

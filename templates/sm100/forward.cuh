@@ -7,8 +7,7 @@
 //     Q and O: depth, head, row, batch, with fused heads depth, group, kv_head, row, batch; ragged
 //     without batch. K and V: depth, kv_head, row, batch; paged depth, kv_head, row, page
 //   const TensorMap *q_rope_map, *k_rope_map         where Config::kSeparateRope: as Q's, and as
-//   K's of
-//                                                    one head
+//                                                    K's of one head
 //   float* lse, const float* sink                    where Config::kReturnLse, kSink
 //   const float *q_scale, *k_scale, *v_scale         where Config::kScales (sm100/scales.cuh)
 //   const float* output_scale                        where Config::kOutputBytes is 1: O is e4m3

@@ -123,6 +123,8 @@ void set_window(const Architecture& architecture, Fields& fields, bool is_long, 
     fields.has("sliding_window");
   } else if (architecture.heads == Heads::kDots) {
     window = fields.number("sliding_window", fields.number("sliding_window_size", 512));
+  } else if (architecture.model_type == "modernbert") {  // a width of both sides
+    window = fields.number("local_attention", 128) / 2;
   } else {
     window = fields.number("sliding_window");
     const int again = fields.number("sliding_window_size", window);

@@ -113,6 +113,7 @@ constexpr Known kKnown[] = {
     {"glm5_next_text", "index_kpool"},
     {"glm5_next_text", "index_kpool_always_select_tail"},
     {"glm5_next_text", "index_topk"},
+    {"gpt_bigcode", "num_key_value_heads"},  // which follows from multi_query
     {"inkling2_text", "rel_extent"},
     {"inkling_text", "mtp_local_layer_ids"},
     {"inkling_text", "rel_extent"},
@@ -129,6 +130,10 @@ constexpr Known kKnown[] = {
     {"minimax_m3_vl_text", "index_block_size"},
     {"minimax_m3_vl_text", "index_local_blocks"},
     {"minimax_m3_vl_text", "index_topk_blocks"},
+    {"modernbert", "global_attn_every_n_layers", "3"},
+    {"modernbert", "local_attention"},
+    {"modernbert", "sparse_prediction"},
+    {"modernbert", "sparse_pred_ignore_index"},
     {"nemotron_h", "chunk_size"},
     {"nemotron_h", "mtp_hybrid_override_pattern"},
     {"nemotron_h", "sliding_window"},

@@ -42,7 +42,7 @@ def begin(ranks):
 def divides(config, ranks):
     """Whether the heads can be divided so; else vLLM and the manifest refuse it."""
     config = config.get("text_config", config)
-    heads = config.get("num_attention_heads", config.get("n_heads"))
+    heads = config.get("num_attention_heads", config.get("n_head"))
     kv_heads = config.get("num_key_value_heads") or config.get("num_kv_heads") or heads
     return heads is None or (heads % ranks == 0 and (kv_heads % ranks == 0 or ranks % kv_heads == 0))
 

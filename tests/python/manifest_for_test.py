@@ -205,6 +205,7 @@ def main():
         latent = specs(folder, DEEPSEEK, "--tp", "8", "--page", "64", server="sglang")
         assert [one.get("mla") for one in latent] == ["decode", None, "decode"]
         assert (latent[1]["qk_depth"], latent[1]["ov_depth"]) == (192, 128)
+        assert {one["num_q_heads"] for one in specs(folder, {"model_type": "modernbert"}, "--tp", "2")} == {12}
         mistral = {**LLAMA, "model_type": "mistral", "sliding_window": 4096}  # SGLang has no windows of it
         assert [[one["mask"] for one in specs(folder, mistral, server=server)]
                 for server in ("sglang", "vllm")] == [

@@ -64,6 +64,9 @@ def _of_modelopt(quantization: Dict[str, Any]) -> str:
     return {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}.get(named.lower(), "auto")
 
 
+#: Architectures of whose layers vLLM gives each rank all heads.
+UNDIVIDED = ("modernbert",)
+
 #: Architectures whose models of fp16 vLLM runs in bf16.
 _NO_FP16 = ("gemma2", "gemma3_text", "glm4")
 

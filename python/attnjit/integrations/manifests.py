@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from .. import AttnjitError, UnsupportedError
 from .._abi import command_path
-from ._checkpoints import cache_of, dtype_of, quantization_of
+from ._checkpoints import UNDIVIDED, cache_of, dtype_of, quantization_of
 from ._layers import (DSV32, EIGHT_BITS, INVARIANT_LIST, SIXTEEN_BITS, TOKEN_SCALES, Layer, Server,
                       invariant_keys, vllm_specs, why_vllm_refuses, why_vllm_shares_not)
 from ._sglang_layers import sglang_layer, sglang_specs, why_sglang_refuses
@@ -152,7 +152,9 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
         widest[one["gpus"]] = max(elements, widest.get(one["gpus"], 0))
     wholes = list(map(_layer, model["wholes"]))
     for i, one in enumerate(model["layers"]):
-        layer = _layer(one, "" if one["both_ways"] or one["latent"] else images)
+        undivided = for_vllm and model["name"] in UNDIVIDED
+        said = model["wholes"][i % len(wholes)] if undivided else one
+        layer = _layer(said, "" if one["both_ways"] or one["latent"] else images)
         if given.server == "sglang":
             layer = sglang_layer(layer, model["name"])
         sharing = why_vllm_shares_not(wholes[i % len(wholes)], one["gpus"], given.dcp)

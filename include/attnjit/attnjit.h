@@ -163,8 +163,9 @@ ATTNJIT_EXPORT attnjit_error* attnjit_spec_prepare(attnjit_service* service, con
 ATTNJIT_EXPORT const char* attnjit_spec_key(const attnjit_spec* spec); /* 64 hex digits */
 ATTNJIT_EXPORT void attnjit_spec_free(attnjit_spec* spec);
 /* The parts that a launch of such bounds splits the keys into on a GPU of sm_count SMs, where the
- * spec says num_partitions 0 (of a ragged batch of total_q rows); 1: it does not. A caller that has
- * no num_partitions of its own asks the spec with 0, and takes that kernel where it says more. */
+ * spec says num_partitions 0 (of a ragged batch of total_q rows), or the CTAs among which the
+ * device deals them out; 1: it does not. A caller that has no num_partitions of its own asks the
+ * spec with 0, and takes that kernel where it says more. */
 ATTNJIT_EXPORT attnjit_error* attnjit_spec_partitions(const attnjit_spec* spec, int32_t batch,
                                                       int32_t q_len, int32_t kv_len,
                                                       int32_t total_q, int32_t sm_count,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The work of a CTA where a launch cuts long work tiles: its range of their keys, and then whole
-// tiles of the other sequences, which it claims.
+// tiles of the other sequences, which it claims. Decodes are all in ranges (decode_ranges.cuh).
 #pragma once
 
 #include "common/sequences.cuh"
@@ -24,7 +24,7 @@ struct CutLine : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     return nominal_steps<Config, Mask, Tiling>(its, params);
   }
   ATTNJIT_DEVICE int tile_ticks(Lengths its) const {
-    return steps(its) * step_ticks<Tiling>(its.q) + Tiling::kTileTicks;
+    return steps(its) * step_ticks<Config, Tiling>(its.q) + Tiling::kTileTicks;
   }
   /// A sequence's work tiles, all heads together.
   ATTNJIT_DEVICE int tiles(int rows) const {
@@ -211,7 +211,7 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
       const Lengths its = this->lengths(sequence);
       const int each = this->tile_ticks(its);
       const int left = each - (cursor.words[1] - quotient(cursor.words[1], each) * each);
-      if (left < Tiling::kTileTicks + step_ticks<Tiling>(its.q)) {
+      if (left < Tiling::kTileTicks + step_ticks<Config, Tiling>(its.q)) {
         // The tile's last KV tile is the range's before: on to the next tile.
         cursor.words[1] += left;
         cursor.words[2] -= left;
@@ -244,7 +244,7 @@ struct CutTileList : List {
   using List::lane;
   using List::params;
 
-  bool in_range = true;  ///< in its range
+  bool in_range = true;  ///< in its range, as decodes always are
 
   ATTNJIT_DEVICE CutTileList(const Arguments& launch, const Params& user, int lane_of_warp,
                              CutWords words)
@@ -253,6 +253,7 @@ struct CutTileList : List {
   /// Goes to the next work tile, at first to the first; false: there is none. NOTE: all in one
   /// place, for compile time and the instruction cache.
   ATTNJIT_DEVICE bool next() {
+    if constexpr (kDecodes) return is_in_range(stashed_cursor(cuts.address));
     if (in_range) {
       in_range = is_in_range(stashed_cursor(cuts.address));
       if (in_range) return true;
@@ -273,6 +274,8 @@ struct CutTileList : List {
   }
 
  private:
+  static constexpr bool kDecodes = !claims_whole<Config>();
+
   ATTNJIT_DEVICE bool is_in_range(const SchedulerCursor& at) const {
     return warp_uniform(at.words[2] > 0 && at.words[0] < arguments.batch) != 0;
   }
@@ -285,17 +288,19 @@ struct CutTileList : List {
     const int sequence = warp_uniform(at.words[0]), offset = warp_uniform(at.words[1]);
     const int left = warp_uniform(at.words[2]), length = warp_uniform(at.words[3]);
     const Lengths its = line.lengths(sequence);
-    const int step = step_ticks<Tiling>(its.q);
+    const int step = step_ticks<Config, Tiling>(its.q);
     const int steps = line.steps(its);
-    const int tile_ticks = steps * step + Tiling::kTileTicks;
+    int tile_ticks = steps * step + Tiling::kTileTicks;
+    if (kDecodes && cuts.way() == kByCount) tile_ticks = 1;
     const int place = quotient(offset, tile_ticks);
     const int begin = offset - place * tile_ticks;  // ticks of the tile that ranges before have
-    const int tiles_of_head = Tiling::tiles(its.q, arguments);
+    const int tiles_of_head = kDecodes ? 1 : Tiling::tiles(its.q, arguments);
     const int head = quotient(place, tiles_of_head);
     SequenceTile tile = line.tile_of(sequence, head, place - head * tiles_of_head);
     tile.partition = kWhole;
     first = quotient(begin + step - 1, step);
     end = min(quotient(begin + left + step - 1, step), steps);
+    if (kDecodes && cuts.way() != kCut) end = steps;
     if (first > 0 || end < steps) {
       const int range = worker<Config>();
       const int tile_begin = (range + 1) * length - left - begin;
@@ -308,7 +313,7 @@ struct CutTileList : List {
     at.words[2] = left - (tile_ticks - begin);
     at.words[1] = (place + 1) * tile_ticks;
     if (place + 1 == tiles_of_head * Tiling::heads(arguments)) {
-      at.words[0] = line.next_cut(sequence + 1, cuts.longest());
+      at.words[0] = kDecodes ? sequence + 1 : line.next_cut(sequence + 1, cuts.longest());
       at.words[1] = 0;
     }
     __syncwarp();
@@ -318,13 +323,13 @@ struct CutTileList : List {
   }
 };
 
-/// One warp finds what is cut, before the CTA's threads meet.
-template <class Config, class Mask, class Tiling, class Arguments, class Params>
+/// One warp finds what is cut, before the CTA's threads meet. Finder: a CutFinder or DecodeFinder.
+template <class Finder, class Arguments, class Params>
 ATTNJIT_DEVICE void find_cuts(CutWords words, const Arguments& arguments, const Params& params) {
   constexpr int kFinder = 4;  // others make the CTA's barriers
   if (warp_uniform(static_cast<int>(threadIdx.x >> 5)) != kFinder) return;
   const int lane = static_cast<int>(threadIdx.x & 31u);
-  CutFinder<Config, Mask, Tiling, Arguments, Params>{{{arguments}, params, lane}}.find(words);
+  Finder{{{arguments}, params, lane}}.find(words);
 }
 
 }  // namespace attnjit

@@ -15,6 +15,17 @@ template <class Config>
 constexpr bool cuts_tiles() {
   return Config::kCuts;
 }
+/// Whether CTAs then claim what is left whole. Of decodes of as many rows each all is in ranges.
+template <class Config>
+constexpr bool claims_whole() {
+  return Config::kCuts && Config::kRagged;
+}
+/// The rows of a tile that may be some sequence's, for which a slot has room.
+template <class Config>
+constexpr int cut_rows() {
+  if constexpr (requires { Config::kCutRows; }) return Config::kCutRows;
+  return Config::kTileM;
+}
 /// Whether launches may deal out ranges of sequences that differ in kv_len
 /// (common/sequence_ranges.cuh); others of the same kernel have uniform splits.
 template <class Config>
@@ -64,20 +75,20 @@ constexpr int first_of_parts(int n) { return -n; }
 constexpr bool is_first(int partition) { return partition < 0; }
 
 /// A CTA's range of keys cuts two tiles at most: the one that it begins in, and the one that it
-/// ends in, whose first part is the range's. So there are two slots, of kTileM rows each. Behind
+/// ends in, whose first part is the range's. So there are two slots, of cut_rows() each. Behind
 /// their LSEs lie, in words: of each range the rows of the tile that it has the first part of, by
 /// their number in the LSE, negative: nobody's; and then of each range how many parts that tile
 /// has. `most`: ranges that the launch has room for.
-template <int kTileM>
+template <int kRows>
 struct CutTable {
   int most;
 
   /// The second slot is that of first parts.
   ATTNJIT_DEVICE static i64 lse(int range, bool first, int row) {
-    return (2 * static_cast<i64>(range) + (first ? 1 : 0)) * kTileM + row;
+    return (2 * static_cast<i64>(range) + (first ? 1 : 0)) * kRows + row;
   }
   ATTNJIT_DEVICE i64 row(int range, int row) const {
-    return lse(most, false, 0) + range * kTileM + row;
+    return lse(most, false, 0) + range * kRows + row;
   }
   ATTNJIT_DEVICE i64 parts(int range) const { return row(most, range); }
 };
@@ -86,8 +97,8 @@ struct CutTable {
 /// together, and the rows of a part each.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE void clear_table(const Arguments& arguments, int lane) {
-  constexpr int kRows = Config::kTileM / Config::kCluster;
-  const CutTable<Config::kTileM> table{arguments.partitions};
+  constexpr int kRows = cut_rows<Config>() / Config::kCluster;
+  const CutTable<cut_rows<Config>()> table{arguments.partitions};
   const int cta = static_cast<int>(blockIdx.x);
   u32* const words = reinterpret_cast<u32*>(arguments.partial_lse);
 #pragma unroll 1

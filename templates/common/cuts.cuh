@@ -98,9 +98,9 @@ constexpr int kRangeSteps = 7;
 /// another. Those of others come from the longest to the shortest, which evens them out.
 constexpr int kLeastKeysPerRow = 4;
 
-template <class Tiling>
+template <class Config, class Tiling>
 ATTNJIT_DEVICE int step_ticks(int rows) {
-  return Tiling::few_rows(rows) ? Tiling::kFewTicks : Tiling::kFullTicks;
+  return !claims_whole<Config>() || Tiling::few_rows(rows) ? Tiling::kFewTicks : Tiling::kFullTicks;
 }
 
 /// The KV tiles of a sequence's last rows. Of other tiles of its rows there may be fewer, or more:
@@ -117,7 +117,8 @@ ATTNJIT_DEVICE int nominal_steps(Lengths lengths, const Params& params) {
 template <class Config, class Mask, class Tiling, class Params>
 ATTNJIT_DEVICE int cut_ticks(Lengths lengths, const Params& params) {
   if (lengths.q == 0 || lengths.kv / kLeastKeysPerRow < lengths.q) return 0;
-  return nominal_steps<Config, Mask, Tiling>(lengths, params) * step_ticks<Tiling>(lengths.q);
+  return nominal_steps<Config, Mask, Tiling>(lengths, params) *
+         step_ticks<Config, Tiling>(lengths.q);
 }
 
 /// What all CTAs know of a launch's cuts, and where this one's range stands, in shared memory. What
@@ -132,6 +133,8 @@ struct CutWords {
   /// such tiles there are.
   ATTNJIT_DEVICE int front() const { return word(6); }
   ATTNJIT_DEVICE int tiles() const { return word(7); }
+  /// How decodes are dealt out.
+  ATTNJIT_DEVICE int way() const { return word(4); }
   ATTNJIT_DEVICE void store(int longest, int ranges, int front, int tiles) const {
     store_shared_v4(address + kCursorBytes, longest, ranges, front, tiles);
   }
@@ -141,6 +144,9 @@ struct CutWords {
     return warp_uniform(static_cast<int>(load_shared_word(address + 4 * i)));
   }
 };
+/// A CTA's range of decodes: as long as the others' in ticks, wherever that cuts a tile; or with
+/// the tiles whose first tick it would have; or with as many tiles, of one tick each.
+enum DecodesWay { kCut, kByTicks, kByCount };
 constexpr int kCutBytes = 2 * kCursorBytes;
 
 /// Whether a sequence's tiles are cut.

@@ -131,7 +131,8 @@ ATTNJIT_DEVICE i64 part_row(const Work& work, int tile_row, int head, int positi
                             const Arguments& arguments) {
   if constexpr (cuts_tiles<Config>() || deals_ranges<Config>()) {
     if (has_slots<Config>(arguments)) {
-      return CutTable<Config::kTileM>::lse(worker<Config>(), is_first(work.partition), tile_row);
+      return CutTable<cut_rows<Config>()>::lse(worker<Config>(), is_first(work.partition),
+                                               tile_row);
     }
   }
   return work.partition * arguments.rows + packed_row<Config>(work, head, position, arguments);
@@ -147,7 +148,7 @@ ATTNJIT_DEVICE void store_part_lse(const Work& work, int tile_row, bool real, in
   }
   if constexpr (cuts_tiles<Config>() || deals_ranges<Config>()) {
     if (!has_slots<Config>(arguments) || !is_first(work.partition)) return;
-    const CutTable<Config::kTileM> table{arguments.partitions};
+    const CutTable<cut_rows<Config>()> table{arguments.partitions};
     const int range = worker<Config>();
     u32* const words = reinterpret_cast<u32*>(arguments.partial_lse);
     if (tile_row == 0) words[table.parts(range)] = static_cast<u32>(-work.partition);

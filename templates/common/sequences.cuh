@@ -44,7 +44,7 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   static_assert(!kClaims || Config::kCluster == 1, "a CTA claims for itself alone");
   /// Whether some sequences' tiles may be cut, which are then none of the list.
   static constexpr bool kCuts = cuts_tiles<Config>();
-  static_assert(!kCuts || kClaims);
+  static_assert(claims_whole<Config>() <= kClaims);
 
   const Params& params;
   int lane;

@@ -447,11 +447,11 @@ template <class Config, class Arguments>
 ATTNJIT_DEVICE void merge(const Arguments& arguments) {
   if (threadIdx.x == 0) launch_dependents();
   if constexpr (Config::kStagedParts == 0) {
-    constexpr bool kCuts = cuts_tiles<Config>();
-    // Rows of cut tiles have few parts: registers for more are those of other rows.
+    // Rows of cut tiles that are no decodes have few parts: registers for more are other rows'.
+    constexpr bool kFew = cuts_tiles<Config>() && !Config::kDecodes;
     constexpr bool kLong = Config::kDepth > 128;
-    constexpr int kEarly = !Config::kPartialF32 || kLong ? 0 : kCuts ? 4 : 16;
-    constexpr int kBatch = kCuts && kLong ? 4 : 8;
+    constexpr int kEarly = !Config::kPartialF32 || kLong ? 0 : kFew ? 4 : 16;
+    constexpr int kBatch = kFew && kLong ? 4 : 8;
     merge_rows<Config, kBatch, kEarly>(arguments);
   } else {
     const bool few_parts = deals_ranges<Config>() && arguments.rows > Config::kManyRows;

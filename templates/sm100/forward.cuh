@@ -101,7 +101,11 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   // NOTE: before anything is read or written: the launch before may still write it, or read it.
   if constexpr (Config::kOverlaps) await_prerequisites();
   if constexpr (cuts_tiles<Config>()) {
-    find_cuts<Config, Mask, SequenceTiling<Config>>(CutWords{smem.cuts()}, arguments, params);
+    using Tiling = SequenceTiling<Config>;
+    using Finder =
+        Either<claims_whole<Config>(), CutFinder<Config, Mask, Tiling, Arguments, Params>,
+               DecodeFinder<Config, Mask, Tiling, Arguments, Params>>;
+    find_cuts<Finder>(CutWords{smem.cuts()}, arguments, params);
   }
   if constexpr (Layout::kPair) {
     cluster_barrier();

@@ -112,6 +112,8 @@ struct LayoutOf {
   /// Where partitions have fixed keys a row's bits are its own: a warpgroup has a query tile to
   /// itself, also where the other has no rows.
   static constexpr bool kAlwaysTwo = Config::kPartitionTiles > 0 && !kSingleAccumulator;
+  /// Decodes that are dealt out have one query tile for each head.
+  static constexpr bool kAlwaysOne = Config::kCuts && !Config::kRagged;
   static_assert(!Config::kUpcastsKv || (!Config::kE4m3 && Config::kQkStages == 1),
                 "K and V are upcast to 16 bits, whole tiles");
   /// Q is copied to tensor memory, from where the products read it.

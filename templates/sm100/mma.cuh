@@ -202,7 +202,7 @@ ATTNJIT_DEVICE void multiply(const Smem<Config>& smem, const Tmem<Config>& tmem,
   bool more = true;
   while (more) {
     more = !list.done();
-    bool shared = false;  // the warpgroups share the query tile
+    bool shared = Layout::kAlwaysOne;  // the warpgroups share the query tile
     Share share_0{0, 0}, share_1{0, 0};
     int rounds = 0;
     if (more) {

@@ -3,7 +3,7 @@
 // other role.
 #pragma once
 
-#include "common/cut_list.cuh"
+#include "common/decode_ranges.cuh"
 #include "common/launch_control.cuh"
 #include "common/sequences.cuh"
 #include "sm100/tail.cuh"
@@ -170,13 +170,13 @@ ATTNJIT_DEVICE void publish(const Smem<Config>& smem, const Arguments& arguments
       }
       kv.skip(all.count());
     }
-    if constexpr (cuts_tiles<Config>()) {
+    if constexpr (claims_whole<Config>()) {
       // The next one goes to who is free first.
       smem.wait(smem.answer_full(), asked_parity);
       asked_parity ^= 1;
     } else if constexpr (Config::kCounted) {
       list.advance();
-    } else {
+    } else if constexpr (!cuts_tiles<Config>()) {
       list.go_on();
     }
   }

@@ -162,6 +162,7 @@ ATTNJIT_DEVICE int seen_from_key(int first_key, const WorkTile& work, int place,
 /// Whether a launch has one query tile a CTA.
 template <class Config, class Arguments>
 ATTNJIT_DEVICE bool one_query_launch(const Arguments& arguments) {
+  if constexpr (LayoutOf<Config>::kAlwaysOne) return true;
   if constexpr (Config::kSwitchTo1Q) return arguments.one_query != 0;
   return Config::kNumQo == 1;
 }
@@ -386,6 +387,7 @@ struct PublishedWork {
     load(16, work.q_begin, work.first_position, work.num_qo, work.partition);
     // NOTE: said twice, so that what is shared by one query tile's warpgroups is not compiled.
     if constexpr (LayoutOf<Config>::kAlwaysTwo) work.num_qo = 2;
+    if constexpr (LayoutOf<Config>::kAlwaysOne) work.num_qo = 1;
     load(32, work.seen_0.begin, work.seen_0.end, work.seen_1.begin, work.seen_1.end);
     if constexpr (Config::kRaggedKv) work.kv_begin = word(12);
     if constexpr (kPublishesFirstKey<Config>) work.first_key = word(12);

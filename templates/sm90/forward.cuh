@@ -99,7 +99,8 @@ ATTNJIT_DEVICE void run_body(const Arguments& arguments, const Params& params) {
     find_sequence_range<Config, Mask>(smem, arguments, params);
   }
   if constexpr (cuts_tiles<Config>() && kLengthsDiffer<Config>) {
-    find_cuts<Config, Mask, SequenceTiling<Config>>(CutWords{smem.cursor(0)}, arguments, params);
+    using Finder = CutFinder<Config, Mask, SequenceTiling<Config>, Arguments, Params>;
+    find_cuts<Finder>(CutWords{smem.cursor(0)}, arguments, params);
   }
   __syncthreads();
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../one_launch.h"
+#include "plan/plan_launch.h"
 #include "sm100_plans.h"
 
 namespace attnjit {
@@ -314,6 +315,46 @@ TEST(Sm100Launch, ARaggedBatchIsCutOnTheDevice) {
   shapes.q_len = 200;
   shapes.total_q = 300;
   EXPECT_EQ(int_argument(plan, launches(2000, {.sm_count = 148}).launches[0], "one_query"), 1);
+}
+
+// Decodes without offsets: slots have room for their rows, and no words for claims.
+TEST(Sm100Launch, DecodesAreDealtOut) {
+  AttentionSpec spec = dense(128);
+  spec.group = 4;
+  spec.page_size = 16;
+  spec.max_q_len = 2;
+  spec.num_partitions = 0;
+  const KernelPlan plan = plan_of(spec);
+  EXPECT_TRUE(plan.sm100->cuts);
+  LaunchShapes shapes;
+  shapes.batch = 40;
+  shapes.q_len = 2;
+  shapes.num_pages = shapes.max_pages = 1000;
+  const auto launches = [&](std::int32_t kv_len) {
+    shapes.kv_len = kv_len;
+    return *plan_launch(plan, shapes, {}, {}, {.sm_count = 148});
+  };
+  const LaunchSequence longer = launches(16000);
+  ASSERT_EQ(longer.launches.size(), 2U);
+  EXPECT_EQ(longer.launches[0].grid[0], 148U);
+  EXPECT_EQ(int_argument(plan, longer.launches[0], "partitions"), 148);
+  constexpr std::int64_t kSlots = 2 * 148 * 2 * 4;
+  EXPECT_EQ(longer.workspaces.at(1).bytes, kSlots * 128 * 4);
+  EXPECT_EQ(longer.workspaces.at(2).bytes, 4 * (kSlots + 148 * 9));
+  EXPECT_EQ(launches(1000).launches.size(), 1U);
+  // Of few sequences short ones are cut, too.
+  shapes.batch = 2;
+  EXPECT_EQ(launches(1000).launches.size(), 2U);
+  // As many parts as CTAs, or one.
+  LaunchSequence told;
+  const PartitionChoice fewer{3, 3};
+  const Status status = plan_launch_in_parts(plan, shapes, {}, {}, {.sm_count = 148}, fewer, told);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().field, "num_partitions");
+  spec.max_q_len = 0;
+  EXPECT_FALSE(plan_of(spec).sm100->cuts);
+  spec.max_q_len = 33;  // with four heads 132 rows
+  EXPECT_FALSE(plan_of(spec).sm100->cuts);
 }
 
 TEST(Sm100Launch, WhatIsNotCut) {

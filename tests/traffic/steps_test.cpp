@@ -143,6 +143,14 @@ Step drawn(Arch arch, std::uint64_t seed) {
     step.spec.ragged_kv = true;
   }
   step.lengths = requests(draw, scenario);
+  // Decodes alone, which servers call without offsets.
+  const auto [least, most] = std::ranges::minmax(step.lengths.q);
+  if (least == most && most <= 8 && step.spec.page_size > 0) {
+    step.spec.ragged = false;
+    step.spec.max_q_len = static_cast<int>(most);
+    step.spec.num_partitions = 0;
+    step.lengths.q = {most};
+  }
   step.sm_count = draw.one_of<int>({2, 3, 5, 8, 13, 21});
   step.replayed = draw.chance(20);
   return step;

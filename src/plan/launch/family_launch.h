@@ -37,7 +37,8 @@ struct LaunchTiles {
 struct PartitionChoice {
   std::int32_t partitions = 1;
   /// As many; or 1 where the launch has the device find how long sequences are, and may deal out
-  /// stream-K ranges over them. Partitions are then those that have ranges.
+  /// stream-K ranges over them. Partitions are then those that have ranges. Kernels that cut tiles
+  /// do not ask for it: their partitions are the CTAs.
   std::int32_t uniform_splits = 1;
   /// Two CTAs have half of each uniform split, and reduce these.
   bool cluster_reduced = false;

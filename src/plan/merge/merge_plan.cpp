@@ -133,9 +133,11 @@ PlannedKernel merge_kernel(const KernelPlan& plan) {
   constants.add("kOutputBytes", size_of(spec.o_dtype));
   constants.add("kPartialF32", splits(spec));
   constants.add("kQuadOrder", plan.partials.quad_order);
+  const bool cuts = plan.partials.cut_rows > 0 && !plan.partials.over_sequences();
   constants.add("kStreamK", plan.partials.over_sequences());
-  constants.add("kCuts", plan.partials.cut_rows > 0 && !plan.partials.over_sequences());
+  constants.add("kCuts", cuts);
   constants.add("kTileM", plan.partials.cut_rows);
+  constants.add("kDecodes", cuts && spec.lengths_differ && !spec.ragged);
   // Rows of cut tiles are those of sequences.
   const bool bounded =
       spec.ragged && !spec.merge && (plan.partials.cut_rows == 0 || plan.partials.over_sequences());

@@ -82,8 +82,9 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
   const SpecFacts& spec = resolved;
   plan.block_mask = walks_block_mask(resolved);
   plan.published = lists_sequences(spec);
+  const bool decodes = !spec.ragged && spec.lengths_differ && spec.decodes(kSm100TileRows);
   plan.cuts = splits(spec) && spec.num_partitions == 0 && spec.partition_keys == 0 &&
-              cuts_ragged(spec) && !plan.block_mask;
+              (cuts_ragged(spec) || decodes) && !plan.block_mask;
   plan.can_persist = !plan.published && !spec.lengths_differ;
   // A warp publishes what is stolen, which is not there for pairs.
   plan.can_steal_tiles = plan.can_persist && !pair && !plan.block_mask && !plan.spec->upcasts_kv;

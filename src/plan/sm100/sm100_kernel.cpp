@@ -64,6 +64,13 @@ bool overlaps(const Sm100Plan& sm100) {
   return (sm100.published && !sm100.counted) || sm100.block_mask;
 }
 
+// The rows of a slot for a tile's part; 0 where none is cut.
+std::int64_t cut_rows(const Sm100Plan& sm100) {
+  if (!sm100.cuts) return 0;
+  const SpecFacts& spec = *sm100.spec;
+  return spec.ragged ? sm100.variants.front().BM : std::int64_t{spec.max_q_len} * spec.group;
+}
+
 std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm100Plan& sm100) {
   const SpecFacts& spec = resolved;
   const Sm100Variant& body = sm100.variants.front();
@@ -96,6 +103,7 @@ std::vector<ConfigConstant> constants_of(const ResolvedSpec& resolved, const Sm1
       if (role.id == id) constants.add(constant, role.registers);
     }
   }
+  constants.add("kCutRows", cut_rows(sm100));
   constants.add("kUpcastWarps", spec.upcasts_kv ? kSm100UpcastWarps : 0);
   if (!spec.upcasts_kv) constants.add("kUpcastRegisters", 0);
   constants.add("kSeparateRope", spec.separate_rope);
@@ -178,10 +186,10 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
   if (spec.separate_rope) maps = kRopeMaps;
   kernel.parameters = forward_parameters(plan, maps, numbers);
   if (loads_by_threads(sm100)) add_key_parameters(plan, kernel.parameters);
-  if (sm100.cuts) {
+  plan.partials.cut_rows = static_cast<int>(cut_rows(sm100));
+  if (sm100.cuts && spec.ragged) {
     kernel.parameters.push_back(
         workspace_parameter(plan, WorkspaceId::kClaims, "attnjit::ClaimWords"));
-    plan.partials.cut_rows = static_cast<int>(variant.BM);
   }
   add_partial_parameters(plan, kernel.parameters);
   if (sm100.block_mask) {

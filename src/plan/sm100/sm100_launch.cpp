@@ -135,7 +135,9 @@ std::int32_t sm100_partitions(const KernelPlan& plan, const LaunchShapes& shapes
                        size_of(spec.type_of_kv()) / size_of(spec.qkv_dtype);
   work.tile_flop = 2.0 * static_cast<double>(body.BM * body.BN) * (spec.qk_depth + spec.ov_depth);
   if (plan.sm100->cuts) {
-    return cut_partitions(work, shapes, std::max(device.sm_count, 1)).partitions;
+    const std::int32_t ctas = std::max(device.sm_count, 1);
+    const std::int32_t cut = cut_partitions(work, shapes, ctas).partitions;
+    return spec.ragged || cut > 1 || best_partitions(work, kRates, device) == 1 ? cut : ctas;
   }
   // Lengths do not tell the work of a map's tiles, and parts of all cost more than they gain.
   if (spec.ragged && spec.max_q_len == 0) return 1;
@@ -162,6 +164,12 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
   if (tiles.head_tiles > most || tiles.head_tiles > most / heads / request.parts.partitions) {
     return spec::invalid("batch", "batch {} x {} heads x {} query tiles x {} partitions exceed {}",
                          shapes.batch, heads, m_tiles, request.parts.partitions, most);
+  }
+  const std::int32_t cluster = plan.sm100->cluster;
+  const std::int32_t ctas = std::max(request.device.sm_count / cluster, 1);
+  if (plan.sm100->cuts && request.parts.partitions > 1 && request.parts.partitions != ctas) {
+    return spec::invalid("num_partitions", "{} CTAs cut tiles, and have {} slots for their parts",
+                         ctas, request.parts.partitions);
   }
   const auto total_heads = static_cast<std::int32_t>(heads * (spec.ragged ? 1 : shapes.batch));
   const auto total_tiles =
@@ -202,11 +210,9 @@ Status plan_sm100_launch(const KernelPlan& plan, const LaunchRequest& request,
   // Tiles of equal work, and those that a CTA finds itself, are shared out evenly, one CTA an SM
   // that loads ahead over tile borders; of unequal ones the GPU gives out the next as an SM gets
   // free, or a CTA that is near its end asks for.
-  const std::int32_t cluster = plan.sm100->cluster;
-  const std::int32_t workers =
-      plan.sm100->one_work_tile() || plan.sm100->steals_tiles()
-          ? total_tiles
-          : std::min(total_tiles, std::max(request.device.sm_count / cluster, 1));
+  const std::int32_t workers = plan.sm100->one_work_tile() || plan.sm100->steals_tiles()
+                                   ? total_tiles
+                                   : std::min(total_tiles, ctas);
   Status filled = fill_recipe(KernelId::kAttention, static_cast<std::uint32_t>(workers * cluster),
                               values, recipe);
   if (filled) forget_partials(plan, request.parts.partitions, recipe);

@@ -63,7 +63,7 @@ struct Sm100Plan {
   bool many_gaps = false;    ///< .. and may hide tiles again and again
   bool split = false;        ///< launches may split the keys into partitions
   /// Launches of several partitions cut long tiles where the device finds it best
-  /// (templates/common/cuts.cuh). Partitions are then the parts that there is room for.
+  /// (templates/common/cuts.cuh, of decodes decode_ranges.cuh). Partitions are then the CTAs.
   bool cuts = false;
   std::int64_t partition_tiles = 0;  ///< KV tiles of each; 0: the launch says how many there are
   std::vector<Deviation> deviations;

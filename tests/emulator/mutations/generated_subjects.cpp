@@ -191,6 +191,19 @@ std::vector<Description> published_subjects() {
         in_parts(3, {{20}, {1500}, 2, kRaised}),
         {{150}, {330, 0, 97}, 1},
         {{20}, {500, 30}, 1, kRaised}}},
+      // Decodes that are dealt out: one in parts of several CTAs, whole ones, and such without
+      // keys.
+      {"sm_100a decodes 128",
+       with(spec_of(kArch, 128, 128, 4, 4, Kind::kCausal),
+            [](AttentionSpec& spec) {
+              spec.page_size = 16;
+              spec.max_q_len = 4;
+              spec.num_partitions = 0;
+              spec.sink = true;
+            }),
+       {{{4}, {1706, 0, 97, 5}, 5, kNormal, true},
+        {{4}, {1898, 900, 30}, 7, kRaised},
+        {{1}, {300, 0, 97, 200, 40}, 2, kRaised}}},
       {"sm_100a 64 keys",
        with(spec_of(kArch, 64, 64, 8, 4, Kind::kSlidingWindow),
             [](AttentionSpec& spec) {

@@ -62,7 +62,9 @@ def checkpoints(folder):
             ({}, None, None), (COMPRESSED, "tensor", None), (MODELOPT, "tensor", "tensor"), (old, "tensor", "tensor"),
             ({**COMPRESSED, "kv_cache_scheme": None}, None, None),
             ({**COMPRESSED, "kv_cache_scheme": {**FLOAT8, "strategy": "attn_head"}}, "head", None),
-            ({"quant_method": "fp8", "kv_cache_quant_algo": "FP8"}, None, "tensor")):
+            ({"quant_method": "fp8", "kv_cache_quant_algo": "FP8"}, None, "tensor"),
+            ({"producer": "?", "quantization": "?"}, None, None), ({**COMPRESSED, "kv_cache_scheme": 1}, None, None),
+            ({"producer": {"name": "modelopt"}, "quantization": {"kv_cache_scheme": 1}}, None, None)):
         assert caches(quantised) == {in_vllm}, quantised
         assert caches(quantised, server="sglang") == {in_sglang}, quantised
         assert caches(quantised, server="transformers") == {None}, quantised
@@ -70,6 +72,10 @@ def checkpoints(folder):
     beside = pathlib.Path(folder, "hf_quant_config.json")
     beside.write_text(json.dumps(old))
     assert caches({}) == {"tensor"}
+    beside.write_text("{")
+    pathlib.Path(folder, "config.json").write_text(json.dumps(LLAMA))
+    done = run(str(pathlib.Path(folder, "config.json")), "--for", "vllm")
+    assert done.returncode == 2 and f"{beside}: Expecting" in done.stderr, done
     beside.unlink()
     falcon = {"model_type": "falcon", "alibi": True}  # whose layers vLLM gives no type of a cache
     assert {one.get("scales") for one in specs(folder, falcon, "--kv-cache-dtype", "fp8")} == {None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from typing import Any, Dict, NamedTuple
 
 
@@ -15,17 +16,24 @@ class Cache(NamedTuple):
     head_scales: bool = False  #: e4m3 has scales of heads
 
 
+def _object(value: Any) -> Dict[str, Any]:
+    """What a file has where an object should be; an empty one where it is none."""
+    return value if isinstance(value, dict) else {}
+
+
 def quantization_of(path: str, config: Dict[str, Any]) -> Dict[str, Any]:
     """How a model was quantised: its configuration says so, or a file beside it."""
     found = config.get("quantization_config") or config.get("compression_config")
-    text = config.get("text_config")
-    if not found and isinstance(text, dict):
-        found = text.get("quantization_config")
+    found = found or _object(config.get("text_config")).get("quantization_config")
     beside = os.path.join(os.path.dirname(path), "hf_quant_config.json")
     if not found and path != "-" and os.path.exists(beside):
-        with open(beside, encoding="utf-8") as file:
-            found = json.load(file)
-    return found if isinstance(found, dict) else {}
+        try:
+            with open(beside, encoding="utf-8") as file:
+                found = json.load(file)
+        except (OSError, ValueError) as error:
+            sys.stderr.write(f"attnjit: {beside}: {error}\n")
+            sys.exit(2)
+    return _object(found)
 
 
 def cache_of(server: str, model: Dict[str, Any], asked: str, latent: bool) -> Cache:
@@ -38,10 +46,10 @@ def cache_of(server: str, model: Dict[str, Any], asked: str, latent: bool) -> Ca
     if server == "vllm" and model["name"] == "falcon":  # whose layers vLLM tells of no cache
         return Cache("auto")
     quantization = model["quantization"]
-    method = str(quantization.get("quant_method") or quantization.get("producer", {}).get("name", ""))
+    method = str(quantization.get("quant_method") or _object(quantization.get("producer")).get("name"))
     method = method.lower().replace("_", "-")
     if server == "vllm" and method == "compressed-tensors" and not latent:
-        scheme = quantization.get("kv_cache_scheme") or {}
+        scheme = _object(quantization.get("kv_cache_scheme"))
         of_heads = scheme.get("strategy") == "attn_head"
         if asked == "auto" and scheme:
             return Cache("fp8", of_heads)
@@ -55,10 +63,10 @@ def cache_of(server: str, model: Dict[str, Any], asked: str, latent: bool) -> Ca
 
 
 def _of_modelopt(quantization: Dict[str, Any]) -> str:
-    inner = quantization.get("quantization") or quantization
+    inner = _object(quantization.get("quantization")) or quantization
     for part in (inner, quantization):
-        scheme = part.get("kv_cache_scheme")
-        if isinstance(scheme, dict) and scheme.get("type") == "float":
+        scheme = _object(part.get("kv_cache_scheme"))
+        if scheme.get("type") == "float":
             return {8: "fp8_e4m3", 4: "nvfp4"}.get(scheme.get("num_bits"), "auto")
     named = str(inner.get("kv_cache_quant_algo") or quantization.get("kv_cache_quant_algo") or "")
     return {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}.get(named.lower(), "auto")

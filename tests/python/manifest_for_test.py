@@ -69,6 +69,7 @@ def checkpoints(folder):
         assert caches(quantised, server="sglang") == {in_sglang}, quantised
         assert caches(quantised, server="transformers") == {None}, quantised
         assert caches(quantised, "--kv-cache-dtype", "bfloat16") == {None}, quantised
+    assert specs(folder, {**LLAMA, "quantization_config": MODELOPT}, server="transformers")
     beside = pathlib.Path(folder, "hf_quant_config.json")
     beside.write_text(json.dumps(old))
     assert caches({}) == {"tensor"}

@@ -43,7 +43,8 @@ def cache_of(server: str, model: Dict[str, Any], asked: str, latent: bool) -> Ca
         asked: --kv-cache-dtype.
         latent: whether the layer is one of MLA.
     """
-    if server == "vllm" and model["name"] == "falcon":  # whose layers vLLM tells of no cache
+    # transformers' cache has the model's type, and vLLM tells Falcon's layers of no cache.
+    if server == "transformers" or (server == "vllm" and model["name"] == "falcon"):
         return Cache("auto")
     quantization = model["quantization"]
     method = str(quantization.get("quant_method") or _object(quantization.get("producer")).get("name"))

@@ -161,15 +161,15 @@ class CutsTest : public KernelTest {
       ASSERT_TRUE(problem);
       auto sequence = launches_of(*kernel, *problem, problem->launch_shapes(), sm_count);
       EXPECT_EQ(sequence.launches.size(), 1U);
-      for (const bool claims : {true, false}) {
-        SCOPED_TRACE(claims);
+      for (const bool dynamic : {true, false}) {
+        SCOPED_TRACE(dynamic);
         const auto done = run(*kernel, *problem, sequence);
         ASSERT_TRUE(done);
         expect_right(*problem, *done);
         // Then the same without a workspace, as who calls may give none: tiles are dealt.
         for (KernelArgument& argument : sequence.launches.at(0).args) {
           auto* pointer = std::get_if<KernelArgument::Pointer>(&argument.value);
-          if (pointer != nullptr && pointer->buffer == "claims") *pointer = {};
+          if (pointer != nullptr && pointer->buffer == "tile_counters") *pointer = {};
         }
       }
     }

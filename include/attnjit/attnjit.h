@@ -340,14 +340,14 @@ ATTNJIT_EXPORT attnjit_error* attnjit_launch_state_create(attnjit_launch_state**
 ATTNJIT_EXPORT void attnjit_launch_state_reset(attnjit_launch_state* state);
 ATTNJIT_EXPORT void attnjit_launch_state_free(attnjit_launch_state* state);
 
-/* The first bytes of a workspace, by which CTAs claim their work. */
-enum { ATTNJIT_CLAIMS_BYTES = 256 };
+/* The first bytes of a workspace, the counters from which CTAs take their tiles. */
+enum { ATTNJIT_TILE_COUNTERS_BYTES = 256 };
 
 /* The device memory that such launches need beside their tensors, and how many of its first bytes
- * must be zero before its first launch. Kernels leave the first ATTNJIT_CLAIMS_BYTES zero: so a
- * buffer in which these were zero once serves the launches of any kernels but those of debug_waits,
- * one after another. Where no more than these are needed, a launch may be given none: it takes
- * longer where sequences differ much in length. */
+ * must be zero before its first launch. Kernels leave the first ATTNJIT_TILE_COUNTERS_BYTES zero:
+ * so a buffer in which these were zero once serves the launches of any kernels but those of
+ * debug_waits, one after another. Where no more than these are needed, a launch may be given none:
+ * it takes longer where sequences differ much in length. */
 ATTNJIT_EXPORT attnjit_error* attnjit_workspace(const attnjit_kernel* kernel,
                                                 const attnjit_launch_args* args, int64_t* bytes,
                                                 int32_t* zero_bytes);

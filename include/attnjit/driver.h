@@ -105,7 +105,7 @@ struct WorkspaceNeed {
   /// their own.
   std::int64_t zero_bytes = 0;
 
-  static constexpr std::int64_t kZeroBytes = 256;  ///< by which CTAs claim their work
+  static constexpr std::int64_t kZeroBytes = 256;  ///< of tile counters
   /// Whether a launch may be given none: its work is then dealt before it begins, and it takes
   /// longer where sequences differ much in length.
   bool optional() const { return bytes <= kZeroBytes; }

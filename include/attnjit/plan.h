@@ -201,7 +201,7 @@ struct BarrierPlan {
 /// Device memory that the kernels of a plan need beside the tensors, by what it holds. Its size
 /// follows from a launch's shapes (launch.h, Workspace).
 enum class WorkspaceId : std::uint8_t {
-  kClaims,    ///< by which the CTAs of a launch claim their work; first in every plan that has any
+  kTileCounters,  ///< from which a launch's CTAs take tiles; first in every plan that has any
   kPartialO,  ///< of each partition of the keys, or of what is merged into the caller's O and LSE
   kPartialLse,
   kMapKvNumBlocks,  ///< a map of the mask, where the caller brings none: MaskMapShape

@@ -98,7 +98,7 @@ class LaunchArgs(Structure):
 MASK_MAPS = ("none", "write", "read")
 
 # What kernels leave zero of a workspace.
-CLAIMS_BYTES = 256
+TILE_COUNTERS_BYTES = 256
 
 
 class ImageInfo(Structure):
@@ -122,7 +122,7 @@ def _param_enumerator(name: str) -> str:
 
 # The header's enumerators without ATTNJIT_, except for those of errors, which are classes here.
 ENUMERATORS = {
-    "CLAIMS_BYTES": CLAIMS_BYTES,
+    "TILE_COUNTERS_BYTES": TILE_COUNTERS_BYTES,
     **{_param_enumerator(name): number for name, number in PARAM_TYPES.items()},
     **{f"MASK_MAP_{name.upper()}": number for number, name in enumerate(MASK_MAPS)},
     **{f"OUTCOME_{name.upper()}": number for number, name in enumerate(OUTCOMES)},

@@ -14,8 +14,8 @@ import threading
 from ctypes import byref, c_int32, c_int64, c_void_p, sizeof
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ._abi import (CLAIMS_BYTES, MASK_MAPS, PARAM_TYPES, STRIDE_ZERO, LaunchArgs, Param, integer,
-                   new)
+from ._abi import (MASK_MAPS, PARAM_TYPES, STRIDE_ZERO, TILE_COUNTERS_BYTES, LaunchArgs, Param,
+                   integer, new)
 from ._device import architecture, sm_count
 from ._errors import InvalidError, UnsupportedError, refused, wrong_type
 from ._tensors import SPEC_DTYPES, dtype_name, is_packed, overlaps
@@ -43,7 +43,7 @@ class _Local(threading.local):
         self.recent: Dict[Tuple[Any, ...], "Launcher"] = {}  # the last one by mask, Service and stream
         self.waiting: Dict[Tuple[Any, ...], "_Waiting"] = {}  # by the keys that `launchers` lacks
         self.in_parts: Dict[Tuple[Any, ...], "_InParts"] = {}  # by the same keys, of dense kernels
-        # Workspaces by device and stream; their claims are zero again after each launch. NOTE: the
+        # Workspaces by device and stream; their tile counters are zero after each launch. NOTE: the
         # thread's own: another thread's attention may come between an attention and its merge.
         self.kept: Dict[Tuple[Any, int], Any] = {}
         self.fell_back = False  # in the last call
@@ -270,11 +270,11 @@ class Launcher:
                 param.extent[axis] = extent
 
     def _workspace(self, q: Any) -> Any:
-        """Device memory for claims, partial results and maps. A graph that captures the launch
-        keeps it."""
+        """Device memory for tile counters, partial results and maps. A graph that captures the
+        launch keeps it."""
         if not is_torch(q):
-            if self._needed <= CLAIMS_BYTES:
-                return None  # no claims: the work is dealt before the launch begins
+            if self._needed <= TILE_COUNTERS_BYTES:
+                return None  # no tile counters: the work is dealt before the launch begins
             raise UnsupportedError(f"the launch needs {self._needed} bytes beside its tensors, "
                                    "which only torch is asked for", code="unsupported",
                                    field="workspace",
@@ -283,13 +283,13 @@ class Launcher:
         torch = sys.modules["torch"]
         # NOTE: not in a graph, which may run beside another one of the same stream.
         # And records of waits are not zero again.
-        keeps = (self._needed <= _KEPT_BYTES and self._zero_bytes <= CLAIMS_BYTES
+        keeps = (self._needed <= _KEPT_BYTES and self._zero_bytes <= TILE_COUNTERS_BYTES
                  and not (q.is_cuda and torch.cuda.is_current_stream_capturing()))
         key = q.device, self.args.stream
         memory = _local.kept.get(key) if keeps else None
         if memory is None or memory.numel() < self._needed:
             memory = torch.empty(self._needed, dtype=torch.uint8, device=q.device)
-            zero_bytes = CLAIMS_BYTES if keeps else self._zero_bytes
+            zero_bytes = TILE_COUNTERS_BYTES if keeps else self._zero_bytes
             if zero_bytes:
                 memory[:zero_bytes].zero_()
             if keeps:

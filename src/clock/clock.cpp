@@ -192,7 +192,7 @@ class LaunchClock {
     Result<std::vector<SmTimes>> all =
         time_sms(machine_, p_, around, sms, places,
                  static_cast<std::uint64_t>(around.active_sms / size), options);
-    // The next run claims from the launch's begin, too.
+    // The next run takes tiles from the launch's begin, too.
     for (const auto& [word, counter] : machine_.counters)
       std::memcpy(word, &counter.before, counter.bytes);
     machine_.counters.clear();

@@ -92,7 +92,7 @@ class Weigher {
                        : p_.fence_latency);
     if (root_ == "clusterlaunchcontrol") {
       Cost c = timed(0);
-      c.claims = has(text_, ".try_cancel");
+      c.takes_tile = has(text_, ".try_cancel");
       return c;
     }
     if (root_ == "tcgen05" || root_ == "setmaxnreg" || root_ == "griddepcontrol" ||
@@ -100,7 +100,7 @@ class Weigher {
       return timed(0);
     if (root_ == "atom") {
       Cost c = timed(p_.l2_hit_latency);
-      c.claims = has(text_, ".add");
+      c.takes_tile = has(text_, ".add");
       return c;
     }
     if (root_ == "cp" || (root_ == "st" && has(text_, ".async"))) return timed(0);

@@ -41,7 +41,7 @@ struct Cost {
   double keeps = 0;    ///< cycles until the warp's next instruction, where they are more than slots
   bool loads = false;  ///< its result comes from memory, a barrier or another lane
   bool timed = false;  ///< others see its effect: it is executed at its time
-  bool claims = false;  ///< other SMs may do the same to the same word: it waits for their turns
+  bool takes_tile = false;  ///< other SMs may do the same to that word: it waits for their turns
 };
 
 /// Of an instruction that reads %clock and the like.

@@ -42,7 +42,7 @@ class Engine {
     l2_bytes_ = std::min(p.tma_bytes, p.l2_gb_per_s * share);
   }
 
-  /// Up to the SM's next claim, or to its end.
+  /// Up to the SM's next tile taken, or to its end.
   Status run() {
     if (!machine_.program.steals || times_.warps.empty()) {
       machine_.deal_clusters(next_, stride_);
@@ -50,17 +50,17 @@ class Engine {
       next_ = machine_.next_cluster();
       return status;
     }
-    // Who asks first steals first, and this SM for its part of all. As of claims it runs the
+    // Who asks first steals first, and this SM for its part of all. As of counters it runs the
     // first of what the part takes.
-    machine_.deal_clusters(stolen_, machine_.claimants);
+    machine_.deal_clusters(stolen_, machine_.takers);
     Status status = go_on();
-    times_.clusters_stolen += (machine_.next_cluster() - stolen_) / machine_.claimants;
+    times_.clusters_stolen += (machine_.next_cluster() - stolen_) / machine_.takers;
     stolen_ = machine_.next_cluster();
     return status;
   }
   bool ended() const { return ended_; }
-  /// When the SM that has not ended claims.
-  double claims_at() const { return claims_at_; }
+  /// When the SM that has not ended takes a tile.
+  double takes_at() const { return takes_at_; }
   SmTimes times() { return std::move(times_); }
 
  private:
@@ -88,8 +88,8 @@ class Engine {
                           "barrier that never completes",
                           "timing");
       }
-      if (warp->segment->nodes[warp->queue[warp->at]].cost.claims && claims_at_ < time) {
-        claims_at_ = time;
+      if (warp->segment->nodes[warp->queue[warp->at]].cost.takes_tile && takes_at_ < time) {
+        takes_at_ = time;
         return {};
       }
       now_ = std::max(now_, time);
@@ -842,7 +842,7 @@ class Engine {
   double now_ = 0;
   double stored_ = 0;  ///< when the last store of a thread was there
   bool ended_ = false;
-  double claims_at_ = -1;
+  double takes_at_ = -1;
   SmTimes times_;
 };
 
@@ -859,7 +859,7 @@ WarpTimes& WarpTimes::operator+=(const WarpTimes& other) {
 Result<std::vector<SmTimes>> time_sms(Machine& machine, const Parameters& parameters,
                                       const OtherSms& others,
                                       const std::vector<std::uint64_t>& firsts,
-                                      std::uint64_t stride, std::uint64_t claimants,
+                                      std::uint64_t stride, std::uint64_t takers,
                                       const EngineOptions& options) {
   emulator::set_fp_mode(emulator::kDefaultFpMode);
   Segments segments(machine.program, parameters);
@@ -868,7 +868,7 @@ Result<std::vector<SmTimes>> time_sms(Machine& machine, const Parameters& parame
   const u64 count = firsts.size();
   u64 stolen = stride * others.ctas_per_sm;
   const auto run = [&](u64 i) -> Status {
-    machine.claimants = (i + 1) * claimants / count - i * claimants / count;
+    machine.takers = (i + 1) * takers / count - i * takers / count;
     if (Status s = engines[i]->run(); !s) return s;
     if (engines[i]->ended()) {
       times[i] = engines[i]->times();
@@ -885,7 +885,7 @@ Result<std::vector<SmTimes>> time_sms(Machine& machine, const Parameters& parame
     u64 next = count;
     for (u64 i = 0; i < count; ++i) {
       if (engines[i] == nullptr) continue;
-      if (next == count || engines[i]->claims_at() < engines[next]->claims_at()) next = i;
+      if (next == count || engines[i]->takes_at() < engines[next]->takes_at()) next = i;
     }
     if (next == count) return times;
     if (Status s = run(next); !s) return s.error();

@@ -90,13 +90,13 @@ struct EngineOptions {
 };
 
 /// Runs SMs: each the clusters first, first + stride, .. of the machine's launch, by its first one.
-/// What they claim from counters in global memory, or by cluster launch control, they claim in the
-/// order of time, and each of them for an equal part of all `claimants`. Errors: kUnsupported where
+/// What they take from counters in global memory, or by cluster launch control, they take in the
+/// order of time, and each of them for an equal part of all `takers`. Errors: kUnsupported where
 /// the kernel waits for what is not run here; kInternal.
 Result<std::vector<SmTimes>> time_sms(emulator::Machine& machine, const Parameters& parameters,
                                       const OtherSms& others,
                                       const std::vector<std::uint64_t>& firsts,
-                                      std::uint64_t stride, std::uint64_t claimants,
+                                      std::uint64_t stride, std::uint64_t takers,
                                       const EngineOptions& options);
 
 }  // namespace attnjit::clock

@@ -135,15 +135,15 @@ std::vector<double> loads_of_clusters(Machine& machine) {
   for (std::uint64_t i = 0; i < machine.clusters(); ++i) {
     loads.push_back(Survey(machine, machine.cluster_origin(i)).run());
     all += loads.back();
-    // What is claimed goes to whoever is free: no CTA has more than others.
-    const bool claims = !machine.counters.empty();
+    // What counters give goes to whoever is free: no CTA has more than others.
+    const bool dynamic = !machine.counters.empty();
     for (const auto& [word, counter] : machine.counters)
       std::memcpy(word, &counter.before, counter.bytes);
     machine.counters.clear();
     // NOTE: a phase that was granted may break a rule that the kernel keeps.
     const bool found = machine.failure() != nullptr;
     machine.findings.clear();
-    if (claims || found || loads.back() < 0) return {};
+    if (dynamic || found || loads.back() < 0) return {};
   }
   return all > 0 ? loads : std::vector<double>();
 }

@@ -12,7 +12,7 @@ namespace attnjit::clock {
 
 /// The bytes that copies of each cluster bring to shared memory. Only the warps that load run:
 /// others stop at their first product, and what a loading warp waits for is then taken to happen.
-/// None where that says nothing: nothing is loaded so, work is claimed, or a warp does not end.
+/// None where that says nothing: nothing is loaded so, tiles are dynamic, or a warp does not end.
 std::vector<double> loads_of_clusters(emulator::Machine& machine);
 
 }  // namespace attnjit::clock

@@ -19,11 +19,11 @@ using Step = Status (*)(const TuningValues* tuned, KernelPlan& plan);
 
 /// What plan() does, in its order.
 constexpr Step kSteps[] = {
-    // NOTE: the claims are first, and in every plan that has a workspace: so the kernels of several
+    // NOTE: tile counters are first, and in every plan that has a workspace: so kernels of several
     // plans may share one buffer, in which the same bytes are zero before and after each of their
     // launches. What also must be zero is second, so that it is the begin of the buffer.
     [](const TuningValues*, KernelPlan& plan) {
-      plan.workspaces = {WorkspaceId::kClaims};
+      plan.workspaces = {WorkspaceId::kTileCounters};
       if (has_wait_records(plan)) plan.workspaces.push_back(WorkspaceId::kWaitRecords);
       add_merge_workspaces(plan);
       add_map_workspaces(plan);
@@ -43,8 +43,8 @@ constexpr Step kSteps[] = {
       return Status();
     },
     [](const TuningValues*, KernelPlan& plan) {
-      const bool only_claims = plan.workspaces.size() == 1;
-      if (only_claims && !uses(plan, WorkspaceId::kClaims)) plan.workspaces.clear();
+      const bool only_counters = plan.workspaces.size() == 1;
+      if (only_counters && !uses(plan, WorkspaceId::kTileCounters)) plan.workspaces.clear();
       return Status();
     },
 };

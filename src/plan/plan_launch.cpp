@@ -20,7 +20,7 @@
 namespace attnjit {
 namespace {
 
-constexpr std::int64_t kClaimsBytes = 16;  // ClaimWords of templates/common/claims.cuh
+constexpr std::int64_t kCounterBytes = 16;  // TileCounters of templates/common/dynamic_tiles.cuh
 
 PartitionChoice partitions_of(const KernelPlan& plan, const LaunchShapes& shapes,
                               const LaunchScalars& scalars, const DeviceShape& device) {
@@ -113,12 +113,12 @@ Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
   if (has_wait_records(plan)) {
     set_bytes(plan, WorkspaceId::kWaitRecords, kWaitRecordsBytes, sequence);
   }
-  // The claims are first where there are any. NOTE: a launch that needs other memory counts them
-  // in, although its kernels do not claim: one buffer serves all.
+  // Tile counters are first where there are any. NOTE: a launch that needs other memory counts them
+  // in, although its tiles are not dynamic: one buffer serves all.
   const bool needs_memory =
       std::any_of(sequence.workspaces.begin(), sequence.workspaces.end(),
                   [](const Workspace& one) { return one.zeroed || one.bytes > 0; });
-  if (needs_memory) set_bytes(plan, WorkspaceId::kClaims, kClaimsBytes, sequence);
+  if (needs_memory) set_bytes(plan, WorkspaceId::kTileCounters, kCounterBytes, sequence);
   return {};
 }
 

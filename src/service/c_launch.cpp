@@ -140,7 +140,7 @@ static_assert(ATTNJIT_MASK_MAP_NONE == static_cast<int>(MaskMapUse::kNone) &&
                   ATTNJIT_MASK_MAP_WRITE == static_cast<int>(MaskMapUse::kWrite) &&
                   ATTNJIT_MASK_MAP_READ == static_cast<int>(MaskMapUse::kRead),
               "the C ABI's uses of a map are numbered as MaskMapUse's");
-static_assert(ATTNJIT_CLAIMS_BYTES == WorkspaceNeed::kZeroBytes,
+static_assert(ATTNJIT_TILE_COUNTERS_BYTES == WorkspaceNeed::kZeroBytes,
               "the C ABI says how much kernels leave zero");
 
 Status map_from_c(const attnjit_launch_args& in, MaskMapShape& out) {

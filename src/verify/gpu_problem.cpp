@@ -141,7 +141,7 @@ Status GpuProblem::prepare(const Device& device, const Kernel& kernel, std::uint
   Result<DeviceBuffer> buffer = device.allocate(need->bytes);
   if (!buffer) return std::move(buffer).error();
   Status status = device.fill(buffer->pointer(), kPoison, need->bytes, args_.stream);
-  // Who does not claim leaves the words of claims as they are, for those who do.
+  // Who takes no tile leaves the tile counters as they are, for those who do.
   const std::int64_t zero_bytes = std::max(need->zero_bytes, left_zero_bytes());
   if (status) status = device.fill(buffer->pointer(), 0, zero_bytes, args_.stream);
   args_.workspace = buffer->pointer();

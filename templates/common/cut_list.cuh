@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The work of a CTA where a launch cuts long work tiles: its range of their keys, and then whole
-// tiles of the other sequences, which it claims. Decodes are all in ranges (decode_ranges.cuh).
+// tiles of the other sequences, which it takes. Decodes are all in ranges (decode_ranges.cuh).
 #pragma once
 
 #include "common/sequences.cuh"
@@ -58,7 +58,7 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
 
   /// Leaves them at `words`.
   ATTNJIT_DEVICE void find(CutWords words) const {
-    const bool asks = arguments.partitions > 1 && arguments.claims != nullptr;
+    const bool asks = arguments.partitions > 1 && arguments.tile_counters != nullptr;
     const Choice choice = choose(asks);
     SchedulerCursor cursor{{arguments.batch, 0, 0, choice.length}};
     if (worker<Config>() < choice.ranges) cursor = begin_of_range(choice);
@@ -165,7 +165,7 @@ struct CutFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
       }
       choice.longest = longest;
       choice.ranges = ranges;
-      // Each of few tiles is the first of a CTA, and none is claimed.
+      // Each of few tiles is the first of a CTA, and none is taken later.
       choice.front = ctas - ranges;
       if (sums.whole_tiles > ctas - ranges) {
         choice.front = sums.whole.ctas_at_front(*this, ctas - ranges);
@@ -232,7 +232,7 @@ ATTNJIT_DEVICE KvTiles from_last(KvTiles all, int first, int end) {
   return {max(all.begin, all.end - end), max(all.begin, all.end - first)};
 }
 
-/// Walks a CTA's range, and then the tiles that it claims. A converged warp. What it does not need
+/// Walks a CTA's range, and then the tiles that it takes. A converged warp. What it does not need
 /// while it loads stands in shared memory. List, an architecture's SequenceList of whole tiles, has
 ///   Work whole(SequenceTile) const        the work tile
 ///   void keep(Work&, first, end) const    leaves of its KV tiles those of from_last()
@@ -274,7 +274,7 @@ struct CutTileList : List {
   }
 
  private:
-  static constexpr bool kDecodes = !claims_whole<Config>();
+  static constexpr bool kDecodes = !takes_whole<Config>();
 
   ATTNJIT_DEVICE bool is_in_range(const SchedulerCursor& at) const {
     return warp_uniform(at.words[2] > 0 && at.words[0] < arguments.batch) != 0;

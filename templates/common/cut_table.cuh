@@ -15,9 +15,9 @@ template <class Config>
 constexpr bool cuts_tiles() {
   return Config::kCuts;
 }
-/// Whether CTAs then claim what is left whole. Of decodes of as many rows each all is in ranges.
+/// Whether CTAs then take what is left whole. Of decodes of as many rows each all is in ranges.
 template <class Config>
-constexpr bool claims_whole() {
+constexpr bool takes_whole() {
   return Config::kCuts && Config::kRagged;
 }
 /// The rows of a tile that may be some sequence's, for which a slot has room.

@@ -72,7 +72,7 @@ struct TileKinds {
     return few_longer ? -ctas : ctas;
   }
 
-  /// Of so many CTAs that claim tiles, those that begin at the list's front. Its ends are told
+  /// Of so many CTAs that take tiles, those that begin at the list's front. Its ends are told
   /// apart by the first and the last sequence. If one has few rows and the other has not, CTAs
   /// begin at both; otherwise all begin at the end whose tiles are longer.
   template <class SequenceLengths>
@@ -100,7 +100,7 @@ constexpr int kLeastKeysPerRow = 4;
 
 template <class Config, class Tiling>
 ATTNJIT_DEVICE int step_ticks(int rows) {
-  return !claims_whole<Config>() || Tiling::few_rows(rows) ? Tiling::kFewTicks : Tiling::kFullTicks;
+  return !takes_whole<Config>() || Tiling::few_rows(rows) ? Tiling::kFewTicks : Tiling::kFullTicks;
 }
 
 /// The KV tiles of a sequence's last rows. Of other tiles of its rows there may be fewer, or more:

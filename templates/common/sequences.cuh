@@ -2,8 +2,8 @@
 // The work of a CTA where sequences differ in length: found on the device, by one warp.
 #pragma once
 
-#include "common/claims.cuh"
 #include "common/cuts.cuh"
+#include "common/dynamic_tiles.cuh"
 #include "common/near_heads.cuh"
 #include "common/partitions.cuh"
 #include "common/scheduler_cursor.cuh"
@@ -11,10 +11,10 @@
 namespace attnjit {
 
 /// Walks a CTA's share of the grid: every gridDim.x-th tile of all the sequences', or, where the
-/// launch has words for that (Arguments::claims), those that it claims. Sequences come in their
-/// order, of each its heads (or those of packed heads), of a head its tiles from the last rows to
-/// the first, and of a tile the parts of its keys; or of each the parts, and of a part the heads:
-/// tiles that run together share K and V in L2. A converged warp; 32 sequences at a time.
+/// launch has counters for that (Arguments::tile_counters), those that it takes. Sequences come in
+/// their order, of each its heads (or those of packed heads), of a head its tiles from the last
+/// rows to the first, and of a tile the parts of its keys; or of each the parts, and of a part the
+/// heads: tiles that run together share K and V in L2. A converged warp; 32 sequences at a time.
 ///
 /// Where later rows see more keys, tiles of one rank come together, of as many heads as share L2: a
 /// CTA might get the long tiles of each head otherwise. From the longest to the shortest, they are
@@ -23,7 +23,7 @@ namespace attnjit {
 ///
 /// In a ragged batch the second half of the CTAs begin with the last of their tiles. Prompts, which
 /// compute, and decodes, which load, stand together in a batch, and so they run together. Where
-/// tiles are claimed, as many CTAs begin at an end as let both end together: long tiles that come
+/// tiles are dynamic, as many CTAs begin at an end as let both end together: long tiles that come
 /// last are what a launch's other CTAs wait for.
 ///
 /// Tiling: how an architecture cuts the rows of a sequence into tiles. It has
@@ -33,27 +33,27 @@ namespace attnjit {
 ///   kHeadsInside        whether tiles of one rank follow one another, of all heads
 ///   heads(arguments)    heads, or groups of heads that share tiles
 ///   tiles(q_len, arguments)    of a head
-///   few_rows(q_len)     where tiles are claimed: whether a tile waits for K and V
+///   few_rows(q_len)     where tiles are dynamic: whether a tile waits for K and V
 template <class Config, class Mask, class Tiling, class Arguments, class Params>
 struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   static constexpr u32 kAll = 0xffffffffu;
   using Base = SequenceLengths<Config, Tiling::kKvLens, Arguments>;
   using Base::arguments;
 
-  static constexpr bool kClaims = claims_tiles<Arguments>();
-  static_assert(!kClaims || Config::kCluster == 1, "a CTA claims for itself alone");
+  static constexpr bool kDynamic = dynamic_tiles<Arguments>();
+  static_assert(!kDynamic || Config::kCluster == 1, "a CTA takes tiles for itself alone");
   /// Whether some sequences' tiles may be cut, which are then none of the list.
   static constexpr bool kCuts = cuts_tiles<Config>();
-  static_assert(claims_whole<Config>() <= kClaims);
+  static_assert(takes_whole<Config>() <= kDynamic);
 
   const Params& params;
   int lane;
-  int first = -32;     ///< of the sequences at hand, a lane each; at first there are none
-  int begin = 0;       ///< tiles of those before
-  int sum = 0;         ///< tiles of the sequences at hand up to the lane's
-  int index;           ///< of the tile that the list is at; negative: of none
-  Claims claims = {};  ///< where kClaims and not kCuts
-  CutWords cuts = {};  ///< where kCuts
+  int first = -32;            ///< of the sequences at hand, a lane each; at first there are none
+  int begin = 0;              ///< tiles of those before
+  int sum = 0;                ///< tiles of the sequences at hand up to the lane's
+  int index;                  ///< of the tile that the list is at; negative: of none
+  DynamicTiles dynamic = {};  ///< where kDynamic and not kCuts
+  CutWords cuts = {};         ///< where kCuts
   // NOTE: unsigned, as the grid is: half of a signed number takes more instructions.
   bool backward =
       Config::kRagged && blockIdx.x / Config::kCluster >= gridDim.x / Config::kCluster / 2;
@@ -69,8 +69,8 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
       : Base{launch}, params(user), lane(lane_of_warp), index(worker<Config>()), cuts(words) {}
 
   ATTNJIT_DEVICE void begin_walk() {
-    if (claiming()) {
-      if constexpr (kClaims) begin_claims();
+    if (is_dynamic()) {
+      if constexpr (kDynamic) begin_dynamic();
     } else if (backward) {
       const int left = all_tiles() - 1 - index;
       if (left > 0) index += quotient(left, step()) * step();
@@ -92,16 +92,16 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
     find();
   }
   ATTNJIT_DEVICE void go_on() {
-    if (claiming()) {
-      claim();
+    if (is_dynamic()) {
+      fetch_next();
     } else {
       index += backward ? -step() : step();
     }
   }
   /// After the last tile.
   ATTNJIT_DEVICE void end() const {
-    if constexpr (kClaims) {
-      if (claiming() && claims_any()) Claims::end(arguments.claims, lane, step());
+    if constexpr (kDynamic) {
+      if (is_dynamic() && takes_any()) DynamicTiles::end(arguments.tile_counters, lane, step());
     }
   }
 
@@ -155,13 +155,13 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
  private:
   ATTNJIT_DEVICE static int step() { return workers<Config>(); }
 
-  /// The CTAs that claim from the list's begin on: those without ranges of cut tiles. And which of
-  /// them this one is; negative: it has a range before.
-  ATTNJIT_DEVICE int claimants() const {
+  /// The CTAs that take tiles from the list's begin on: those without ranges of cut tiles. And
+  /// which of them this one is; negative: it has a range before.
+  ATTNJIT_DEVICE int free_ctas() const {
     if constexpr (kCuts) return step() - cuts.ranges();
     return step();
   }
-  ATTNJIT_DEVICE int claimant() const {
+  ATTNJIT_DEVICE int free_cta() const {
     if constexpr (kCuts) return worker<Config>() - cuts.ranges();
     return worker<Config>();
   }
@@ -177,40 +177,40 @@ struct SequenceList : SequenceLengths<Config, Tiling::kKvLens, Arguments> {
   ATTNJIT_DEVICE void place_by_rank(SequenceTile& work, int tile, int tiles) const {
     NearHeads near = NearHeads::of<Config>(tile, tiles, Tiling::heads(arguments), work.lengths.kv);
     const int round = quotient(near.place, step());
-    if (!claiming() && (round & 1) != 0 && (round + 1) * step() <= near.count * tiles) {
+    if (!is_dynamic() && (round & 1) != 0 && (round + 1) * step() <= near.count * tiles) {
       near.place = (2 * round + 1) * step() - 1 - near.place;
     }
     work.rank = near.rank();
     work.head = near.head(work.rank);
   }
 
-  /// Whether tiles are claimed: where the launch has words for that.
-  ATTNJIT_DEVICE bool claiming() const {
-    if constexpr (kClaims) return arguments.claims != nullptr;
+  /// Whether tiles are dynamic: where the launch has counters for that.
+  ATTNJIT_DEVICE bool is_dynamic() const {
+    if constexpr (kDynamic) return arguments.tile_counters != nullptr;
     return false;
   }
   /// NOTE: where tiles are cut, from shared memory: the producer has no register to keep them.
-  ATTNJIT_DEVICE Claims read_claims() const {
-    if constexpr (kCuts) return Claims::of(all_tiles(), ctas_at_front(), lane);
-    return claims;
+  ATTNJIT_DEVICE DynamicTiles read_dynamic() const {
+    if constexpr (kCuts) return DynamicTiles::of(all_tiles(), ctas_at_front(), lane);
+    return dynamic;
   }
   /// Whether there are tiles beside those that CTAs begin with.
-  ATTNJIT_DEVICE bool claims_any() const { return read_claims().tiles() > claimants(); }
-  ATTNJIT_DEVICE void claim() {
-    if constexpr (kClaims) {
+  ATTNJIT_DEVICE bool takes_any() const { return read_dynamic().tiles() > free_ctas(); }
+  ATTNJIT_DEVICE void fetch_next() {
+    if constexpr (kDynamic) {
       index = -1;
-      if (claims_any()) {
-        index = read_claims().next(arguments.claims, lane, claimant(), claimants());
+      if (takes_any()) {
+        index = read_dynamic().next(arguments.tile_counters, lane, free_cta(), free_ctas());
       }
     }
   }
 
-  ATTNJIT_DEVICE void begin_claims() {
-    if constexpr (!kCuts) claims = Claims::of(all_tiles(), ctas_at_front(), lane);
-    if (kCuts && claimant() < 0) {
-      claim();
+  ATTNJIT_DEVICE void begin_dynamic() {
+    if constexpr (!kCuts) dynamic = DynamicTiles::of(all_tiles(), ctas_at_front(), lane);
+    if (kCuts && free_cta() < 0) {
+      fetch_next();
     } else {
-      index = read_claims().first(claimant());
+      index = read_dynamic().first(free_cta());
     }
   }
 

@@ -31,8 +31,8 @@
 //                                                    of a page, or of a sequence
 // where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
-//   ClaimWords* claims        where Config::kCuts: partitions are then the CTAs for whose parts
-//                             there is room (common/cut_table.cuh)
+//   TileCounters* tile_counters                      where Config::kCuts: partitions are then the
+//                                                    CTAs for whose parts there is room
 // where Config::kBlockMask, of a map's lists for work tiles (maps/list_tiles.cuh)
 //   const int *list_counts, *list
 //   int map_batches, map_heads, heads_per_map, lists_per_map, rows_per_list, list_places
@@ -102,9 +102,8 @@ ATTNJIT_DEVICE void forward(const Arguments& arguments, const Params& params) {
   if constexpr (Config::kOverlaps) await_prerequisites();
   if constexpr (cuts_tiles<Config>()) {
     using Tiling = SequenceTiling<Config>;
-    using Finder =
-        Either<claims_whole<Config>(), CutFinder<Config, Mask, Tiling, Arguments, Params>,
-               DecodeFinder<Config, Mask, Tiling, Arguments, Params>>;
+    using Finder = Either<takes_whole<Config>(), CutFinder<Config, Mask, Tiling, Arguments, Params>,
+                          DecodeFinder<Config, Mask, Tiling, Arguments, Params>>;
     find_cuts<Finder>(CutWords{smem.cuts()}, arguments, params);
   }
   if constexpr (Layout::kPair) {

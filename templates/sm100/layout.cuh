@@ -403,7 +403,7 @@ struct Smem : CtaMemory<Config> {
     return barrier(Config::kBarWork + kWorkSlots + slot);
   }
   /// Where steals_tiles(): the answer to who asks for a work tile, and its barrier. Where tiles are
-  /// cut the barrier says that the next one may be claimed.
+  /// cut the barrier says that the next one may be taken.
   ATTNJIT_DEVICE u32 answer() const { return work_slot(kWorkSlots); }
   ATTNJIT_DEVICE u32 answer_full() const { return barrier(Config::kBarAnswer); }
 };

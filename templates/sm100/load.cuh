@@ -189,12 +189,12 @@ ATTNJIT_DEVICE int loaded_before_asking(int tiles) {
 }
 
 /// Asks for the next work tile: where a CTA steals others', whose answer before has been read,
-/// and where it claims tiles.
+/// and where it takes tiles from counters.
 template <class Config>
 ATTNJIT_DEVICE void ask_for_work(const Smem<Config>& smem) {
   if constexpr (steals_tiles<Config>()) {
     ask_for_cta(smem.answer(), smem.answer_full());
-  } else if constexpr (claims_whole<Config>()) {
+  } else if constexpr (takes_whole<Config>()) {
     if constexpr (Config::kRowCopies) {
       arrive_warp(smem.answer_full());
     } else {
@@ -327,7 +327,7 @@ ATTNJIT_DEVICE void load_queries(const Smem<Config>& smem, const Arguments& argu
   for (SchedulerOf<false, Config, Mask, Arguments, Params> list(smem, arguments, params);
        !list.done(); list.advance()) {
     const WorkTile work = list.tile();
-    if constexpr (claims_whole<Config>()) ask_for_work(smem);
+    if constexpr (takes_whole<Config>()) ask_for_work(smem);
 #pragma unroll 1
     for (int tile = 0; tile < work.num_qo; ++tile) {
       const bool seen = work.share(tile).steps > 0;

@@ -170,7 +170,7 @@ ATTNJIT_DEVICE void publish(const Smem<Config>& smem, const Arguments& arguments
       }
       kv.skip(all.count());
     }
-    if constexpr (claims_whole<Config>()) {
+    if constexpr (takes_whole<Config>()) {
       // The next one goes to who is free first.
       smem.wait(smem.answer_full(), asked_parity);
       asked_parity ^= 1;

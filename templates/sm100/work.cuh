@@ -197,7 +197,7 @@ struct SequenceTiling {
     kFewTicks = Config::kUpcastsKv ? 6 : 9,
     kFullTicks = 10,
     kTileTicks = LayoutOf<Config>::kOOverQ ? 30 : 6,
-    // Tiles are claimed in their order, so that a long one may begin late.
+    // Tiles are taken in their order, so that a long one may begin late.
     kLongPercent = 50
   };
   template <class Arguments>

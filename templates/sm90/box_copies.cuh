@@ -3,7 +3,7 @@
 // that is not as long as the others.
 #pragma once
 
-#include "common/claims.cuh"
+#include "common/dynamic_tiles.cuh"
 #include "sm90/layout.cuh"
 
 namespace attnjit::sm90 {
@@ -16,8 +16,8 @@ struct BoxCopies {
   static constexpr int kBoxes = Config::kTileN / Config::kBoxKeys;  // of a block of columns
   static_assert(kBoxes <= 32, "a lane finds a box");
   // Whose code is written out: more boxes take turns, because each is registers of the producer,
-  // which has fewer to spare where it claims its work.
-  static constexpr int kMostTogether = claims_tiles<Arguments>() ? 2 : 4;
+  // which has fewer to spare where its tiles are dynamic.
+  static constexpr int kMostTogether = dynamic_tiles<Arguments>() ? 2 : 4;
   static constexpr int kTogether = kBoxes <= kMostTogether ? kBoxes : 2 - kBoxes % 2;
 
   using Place = int;

@@ -14,7 +14,7 @@
 //   int num_q_heads, q_len, kv_len, m_tiles, total_tiles, paired_units; float scale
 //   int tile_groups, first_tiles, second_tiles, tile_growth
 //   int small_tile                                   where there is a Config::SmallTile
-//   ClaimWords* claims                               where tiles are claimed (common/claims.cuh)
+//   TileCounters* tile_counters                      where tiles are dynamic
 // Where sequences differ in length (pages, ragged batches) it has, for m_tiles to tile_growth,
 //   const int* kv_lens; int batch                    of each; q_len and kv_len are the longest's
 //   const int* kv_offsets; int total_kv              where Config::kRaggedKv, for kv_lens: sequence

@@ -81,7 +81,7 @@ constexpr bool rematerializes_rows() {
 }
 
 /// Whether one of several warps that copy finds the CTA's work, and publishes it to the others
-/// (sm90/published_list.cuh). Elsewhere each finds it by itself, and none could claim it.
+/// (sm90/published_list.cuh). Elsewhere each finds it by itself, and none could take it.
 template <class Config>
 constexpr bool publishes_work() {
   return Config::kRowCopies && !Config::kE4m3 && !Config::kUpcastsKv && cuts_tiles<Config>();

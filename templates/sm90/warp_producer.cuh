@@ -157,7 +157,7 @@ struct WarpProducer {
     copies.finish();
   }
 
-  /// All the work tiles of the CTA, as one run of KV tiles: the next work tile is claimed and its
+  /// All the work tiles of the CTA, as one run of KV tiles: the next work tile is taken and its
   /// list begun, and its first K is loaded, before there is room for the last V of this one.
   ATTNJIT_DEVICE void load_run(List& list) {
     TilePlace last;  // of the K whose V is to be loaded
@@ -177,8 +177,8 @@ struct WarpProducer {
           set_first_descriptor(work, next);
           if (next.is_tile()) continue;
         }
-        if constexpr (requires { list.claim(); }) {
-          if (!after.is_tile()) list.claim();
+        if constexpr (requires { list.fetch_next(); }) {
+          if (!after.is_tile()) list.fetch_next();
         }
         TilePlace place;  // nowhere: the work tile has no keys
         if (next.is_tile()) {
@@ -262,7 +262,7 @@ struct WarpProducer {
       list.resume(stashed_cursor(smem.cursor(warp)));
       __syncwarp();
     }
-    if constexpr (requires { list.claim(); }) list.claim();
+    if constexpr (requires { list.fetch_next(); }) list.fetch_next();
     list.advance();
   }
 

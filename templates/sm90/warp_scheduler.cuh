@@ -1,42 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of a CTA in a launch of sequences of one length, where it claims its tiles.
+// The work of a CTA in a launch of sequences of one length, where its tiles are dynamic.
 #pragma once
 
-#include "common/claims.cuh"
+#include "common/dynamic_tiles.cuh"
 #include "common/near_heads.cuh"
 #include "common/work_tiles.cuh"
 
 namespace attnjit::sm90 {
 
-/// Tiles that are claimed: from the front of one list, of which a launch without a workspace deals
-/// each CTA every gridDim.x-th. Of so many heads together as L2 has near room for, tiles are
-/// sorted by their rank: those of one rank are about as long as one another, and where later rows
-/// see more the short ones come last.
+/// Tiles that are taken from counters: from the front of one list, of which a launch without a
+/// workspace deals each CTA every gridDim.x-th. Of so many heads together as L2 has near room for,
+/// tiles are sorted by their rank: those of one rank are about as long as one another, and where
+/// later rows see more the short ones come last.
 template <class Config, class Mask, class Arguments, class Params>
 struct DynamicScheduler {
   const Arguments& arguments;
   const Params& params;
   int lane;
   int index;
-  u64 claimed = 0;  ///< lane 0: what claim() has found
+  u64 taken = 0;  ///< lane 0: what fetch_next() has found
 
   ATTNJIT_DEVICE DynamicScheduler(const Arguments& launch, const Params& user, int lane_of_warp)
       : arguments(launch), params(user), lane(lane_of_warp), index(worker<Config>()) {}
 
   ATTNJIT_DEVICE bool done() const { return index >= arguments.total_tiles; }
-  /// Claims the tile that advance() goes to: nobody waits for the answer before.
-  ATTNJIT_DEVICE void claim() {
-    if (arguments.claims != nullptr && lane == 0) claimed = Claims::at_front(arguments.claims);
+  /// Takes the tile that advance() goes to: nobody waits for the answer before.
+  ATTNJIT_DEVICE void fetch_next() {
+    if (arguments.tile_counters != nullptr && lane == 0)
+      taken = DynamicTiles::at_front(arguments.tile_counters);
   }
   ATTNJIT_DEVICE void advance() {
-    if (arguments.claims == nullptr) {
+    if (arguments.tile_counters == nullptr) {
       index += workers<Config>();
     } else {
-      index = workers<Config>() + __shfl_sync(0xffffffffu, static_cast<int>(claimed), 0);
+      index = workers<Config>() + __shfl_sync(0xffffffffu, static_cast<int>(taken), 0);
     }
   }
   ATTNJIT_DEVICE void end() const {
-    if (arguments.claims != nullptr) Claims::end(arguments.claims, lane, workers<Config>());
+    if (arguments.tile_counters != nullptr)
+      DynamicTiles::end(arguments.tile_counters, lane, workers<Config>());
   }
 
   ATTNJIT_DEVICE WorkTile tile() const {
@@ -48,10 +50,10 @@ struct DynamicScheduler {
   }
 };
 
-/// The list of a warp, of which without claims each lane walks all.
+/// The list of a warp, of which without counters each lane walks all.
 template <class Config, class Mask, class Arguments, class Params>
 using WarpScheduler =
-    Either<claims_tiles<Arguments>(), DynamicScheduler<Config, Mask, Arguments, Params>,
+    Either<dynamic_tiles<Arguments>(), DynamicScheduler<Config, Mask, Arguments, Params>,
            StaticScheduler<Config, Mask, Arguments, Params>>;
 
 }  // namespace attnjit::sm90

@@ -373,8 +373,8 @@ TEST(Clock, AKernelReadsTheClocksCycles) {
   EXPECT_NEAR(cycles(96) - cycles(32), 64 * kP.fma_latency, 64 * kP.fma_latency - 60);
 }
 
-// Of the SMs that claim from a counter one is run: it gets its share of what is claimed, each time.
-TEST(Clock, AnSmClaimsItsShare) {
+// Of the SMs that take from a counter one is run: it gets its share of what is taken, each time.
+TEST(Clock, AnSmTakesItsShare) {
   const auto cycles = [](int tiles) {
     const std::string text =
         "ld.param.u64 %rd1, [p];\n$more:\natom.global.add.u32 %r2, [%rd1], 1;\n" + chain(64) +
@@ -386,14 +386,14 @@ TEST(Clock, AnSmClaimsItsShare) {
   EXPECT_LT(one, 64 * kP.fma_latency + 2 * kP.l2_hit_latency);
 }
 
-/// A launch of 132 CTAs that claim tiles, the first one by their number as FlashAttention-3's do;
+/// A launch of 132 CTAs that take tiles, the first one by their number as FlashAttention-3's do;
 /// the body has the tile in %r2.
-LaunchTime claiming(int tiles, bool first_is_claimed, const std::string& body, unsigned sms) {
-  const std::string claim = "atom.global.add.u32 %r2, [%rd1], 1;\n";
+LaunchTime dynamic(int tiles, bool first_is_taken, const std::string& body, unsigned sms) {
+  const std::string take = "atom.global.add.u32 %r2, [%rd1], 1;\n";
   const std::string text =
-      "ld.param.u64 %rd1, [p];\n" + (first_is_claimed ? claim : "mov.u32 %r2, %ctaid.x;\n") +
-      fmt::format("$more:\nsetp.ge.u32 %p1, %r2, {};\n@%p1 bra $end;\n", tiles) + body + claim +
-      (first_is_claimed ? "" : "add.u32 %r2, %r2, 132;\n") + "bra $more;\n$end:\n";
+      "ld.param.u64 %rd1, [p];\n" + (first_is_taken ? take : "mov.u32 %r2, %ctaid.x;\n") +
+      fmt::format("$more:\nsetp.ge.u32 %p1, %r2, {};\n@%p1 bra $end;\n", tiles) + body + take +
+      (first_is_taken ? "" : "add.u32 %r2, %r2, 132;\n") + "bra $more;\n$end:\n";
   ClockOptions options;
   options.sms = sms;
   const Result<ClockReport> report = timed(kernel(text), 1, 132, options);
@@ -401,21 +401,21 @@ LaunchTime claiming(int tiles, bool first_is_claimed, const std::string& body, u
   return report ? report->launches.at(0) : LaunchTime();
 }
 
-// Who is free claims: where the longest tiles come first, who had a long one has a short one then.
-TEST(Clock, WhoIsFreeClaims) {
+// Who is free takes a tile: where the longest come first, who had a long one has a short one then.
+TEST(Clock, WhoIsFreeTakesATile) {
   // Of 264 tiles the first takes 264 rounds, the last one.
   const std::string body = fmt::format(
       "sub.u32 %r3, 264, %r2;\n$round:\n{}sub.u32 %r3, %r3, 1;\n"
       "setp.gt.s32 %p1, %r3, 0;\n@%p1 bra $round;\n",
       chain(16));
-  const auto rounds = [&](unsigned sms, bool first_is_claimed) {
-    const double tile = claiming(1, true, "mov.u32 %r2, 0;\n" + body, sms).cycles;
-    return claiming(264, first_is_claimed, body, sms).cycles / tile;
+  const auto rounds = [&](unsigned sms, bool first_is_taken) {
+    const double tile = dynamic(1, true, "mov.u32 %r2, 0;\n" + body, sms).cycles;
+    return dynamic(264, first_is_taken, body, sms).cycles / tile;
   };
-  for (const bool first_is_claimed : {false, true}) {
-    EXPECT_NEAR(rounds(132, first_is_claimed), 265.0 / 264, 0.05);
+  for (const bool first_is_taken : {false, true}) {
+    EXPECT_NEAR(rounds(132, first_is_taken), 265.0 / 264, 0.05);
     // An SM that stands for 33 gets the longest of theirs.
-    EXPECT_NEAR(rounds(4, first_is_claimed), 265.0 / 264 + 16.0 / 264, 0.08);
+    EXPECT_NEAR(rounds(4, first_is_taken), 265.0 / 264 + 16.0 / 264, 0.08);
   }
 }
 
@@ -464,7 +464,7 @@ TEST(Clock, WhoIsFreeSteals) {
 // The last to end decides: eight of 132 SMs have a second tile.
 TEST(Clock, AFewTilesMoreTakeATilesTimeMore) {
   for (const unsigned sms : {1u, 4u, 132u}) {
-    const auto cycles = [&](int tiles) { return claiming(tiles, false, chain(4000), sms).cycles; };
+    const auto cycles = [&](int tiles) { return dynamic(tiles, false, chain(4000), sms).cycles; };
     EXPECT_NEAR(cycles(140) - cycles(132), 4000 * kP.fma_latency, 500) << sms;
     EXPECT_NEAR(cycles(264) - cycles(140), 0, 500) << sms;
   }
@@ -473,7 +473,7 @@ TEST(Clock, AFewTilesMoreTakeATilesTimeMore) {
   const std::string body = "setp.lt.u32 %p1, %r2, 66;\n@%p1 bra $long;\nbra $short;\n$long:\n" +
                            chain(4000) + "$short:\n" + chain(4000);
   for (const unsigned sms : {4u, 132u}) {
-    const auto cycles = [&](int tiles) { return claiming(tiles, false, body, sms).cycles; };
+    const auto cycles = [&](int tiles) { return dynamic(tiles, false, body, sms).cycles; };
     EXPECT_NEAR(cycles(140) - cycles(132), 0, 1000) << sms;
     EXPECT_NEAR(cycles(132 + 66 + 8) - cycles(140), 4000 * kP.fma_latency, 1000) << sms;
   }

@@ -33,13 +33,14 @@ WORDS = {
     r"two_o|one_o|direct_o|held Q": "dual or single accumulator, Q in registers",
     r"even parts": "uniform KV splits",
     r"spare warp": "scheduler warp",
+    r"claim(?:s|ed|ing|ants?)?": "take tiles from counters; dynamic scheduler",
     r"moods?": "schedule policy",
     r"surroundings": "load of other SMs",
     r"tried out|was tried|we tried": "say what is, in results what was measured",
 }
 # The same in names of the kernel side, which begin with the noun that they are of.
 NAMES = re.compile(r"\b(?:(?:of|own)_\w+|\w*(?:park|widen|announc|deep_heads|held_q|takes?_over|low_body)\w*|(?:one|two)_o|"
-                   r"\w*(?:WorkList|TileNote|ListPlace))\b")
+                   r"\w*[Cc]laim(?!s_work)\w*|\w*(?:WorkList|TileNote|ListPlace))\b")
 DATED = re.compile(r"\b20\d\d-\d\d-\d\d\b(?!-)")
 CODE = re.compile(r"```.*?```|`[^`]*`|\]\([^)]*\)", re.DOTALL)
 ROOMS = ("include", "src", "templates", "tests", "bench", "examples", "docs", "scripts", "cache", "cmake",

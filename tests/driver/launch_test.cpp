@@ -389,13 +389,14 @@ TEST_F(LaunchTest, WorkspaceIsCheckedAndDividedUp) {
   expect_refused(arguments, ErrorCode::kInvalid, "workspace");
 }
 
-// What CTAs claim their work by may be left out; what partial results need may not.
-TEST_F(LaunchTest, ClaimsAreOptional) {
-  workspaces_ = {{"claims", 16, true}};
+// What CTAs take their tiles from may be left out; what partial results need may not.
+TEST_F(LaunchTest, TileCountersAreOptional) {
+  workspaces_ = {{"tile_counters", 16, true}};
   planner_ = [](const KernelPlan&, const LaunchShapes& shapes, const LaunchScalars& scalars,
                 const std::vector<UserParamShape>&, const DeviceShape&) {
     LaunchRecipe recipe = test_recipe(shapes, scalars);
-    recipe.args[2].value = KernelArgument::Pointer{"claims", 0, {BufferId::Kind::kWorkspace, 0}};
+    recipe.args[2].value =
+        KernelArgument::Pointer{"tile_counters", 0, {BufferId::Kind::kWorkspace, 0}};
     return recipe;
   };
   LaunchArgs arguments = args();

@@ -61,18 +61,18 @@ TEST(LaunchJson, RoundTrips) {
 // Words that a launch leaves zero: what a workspace says, and a file may.
 TEST(LaunchJson, SaysWhatIsLeftZero) {
   LaunchDocument document = sample();
-  document.sequence.workspaces = {{"claims", 16, true}, {"partial_o", 64, false}};
+  document.sequence.workspaces = {{"tile_counters", 16, true}, {"partial_o", 64, false}};
   nlohmann::json json = nlohmann::json::parse(launch_to_json(document));
-  EXPECT_EQ(json["buffers"]["claims"]["left_zero"], true);
+  EXPECT_EQ(json["buffers"]["tile_counters"]["left_zero"], true);
   EXPECT_FALSE(json["buffers"]["partial_o"].contains("left_zero"));
   EXPECT_FALSE(json["buffers"]["w"].contains("left_zero"));
   const Result<LaunchDocument> read = launch_from_json(json.dump());
   ASSERT_TRUE(read.ok()) << read.error().to_string();
   for (const LaunchBuffer& buffer : read->buffers) {
-    EXPECT_EQ(buffer.left_zero, buffer.name == "claims") << buffer.name;
+    EXPECT_EQ(buffer.left_zero, buffer.name == "tile_counters") << buffer.name;
   }
-  json["buffers"]["claims"]["left_zero"] = 1;
-  EXPECT_EQ(launch_from_json(json.dump()).error().field, "buffers.claims.left_zero");
+  json["buffers"]["tile_counters"]["left_zero"] = 1;
+  EXPECT_EQ(launch_from_json(json.dump()).error().field, "buffers.tile_counters.left_zero");
 }
 
 // The text as documented, field by field: readers elsewhere depend on it.

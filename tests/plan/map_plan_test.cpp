@@ -320,9 +320,9 @@ TEST(MapPlan, IsWrittenToAndReadFromTheCallersMemory) {
   ASSERT_EQ(writing->launches.size(), 2U);
   EXPECT_EQ(pointers(writing->launches[0]), all);
   EXPECT_EQ(pointers(writing->launches[1]), all);
-  // CTAs claim their work; nothing else is needed.
+  // CTAs take their tiles from counters; nothing else is needed.
   for (const Workspace& workspace : writing->workspaces) {
-    EXPECT_EQ(workspace.bytes, workspace.name == "claims" ? 16 : 0) << workspace.name;
+    EXPECT_EQ(workspace.bytes, workspace.name == "tile_counters" ? 16 : 0) << workspace.name;
   }
   shapes.mask_map.use = MaskMapUse::kRead;
   const auto reading = launches_of(plan, shapes);

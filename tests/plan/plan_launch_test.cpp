@@ -578,7 +578,7 @@ TEST(Accumulate, AddsAMergeAndItsWorkspaces) {
     ASSERT_EQ(sequence->launches.size(), 2U);
     const std::int64_t rows = std::int64_t{3} * 100 * two.spec->num_q_heads;
     EXPECT_EQ(sequence->workspaces,
-              (std::vector<Workspace>{{"claims", 16, false},
+              (std::vector<Workspace>{{"tile_counters", 16, false},
                                       {"partial_o", rows * two.spec->ov_depth * 2, false},
                                       {"partial_lse", rows * 4, false}}));
     // The attention writes the workspaces, the merge the caller's tensors.

@@ -39,14 +39,14 @@ TEST(Sequence, WorkspacesHaveTheirNames) {
   for (int i = 0; i < static_cast<int>(WorkspaceId::kCount); ++i) {
     const auto id = static_cast<WorkspaceId>(i);
     names.emplace_back(name_of(id));
-    EXPECT_EQ(is_zeroed(id), id == WorkspaceId::kClaims || id == WorkspaceId::kWaitRecords)
+    EXPECT_EQ(is_zeroed(id), id == WorkspaceId::kTileCounters || id == WorkspaceId::kWaitRecords)
         << names.back();
   }
   EXPECT_EQ(names,
-            (std::vector<std::string>{"claims", "partial_o", "partial_lse", "map_kv_num_blocks",
-                                      "map_kv_indices", "map_full_kv_num_blocks",
-                                      "map_full_kv_indices", "map_kv_bits", "map_block_bits",
-                                      "list_counts", "list", "list_descriptors", "wait_records"}));
+            (std::vector<std::string>{
+                "tile_counters", "partial_o", "partial_lse", "map_kv_num_blocks", "map_kv_indices",
+                "map_full_kv_num_blocks", "map_full_kv_indices", "map_kv_bits", "map_block_bits",
+                "list_counts", "list", "list_descriptors", "wait_records"}));
 }
 
 TEST(Sequence, EveryKernelAndWorkspaceIsFoundByItsMeaning) {

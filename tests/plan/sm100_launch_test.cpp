@@ -281,7 +281,7 @@ TEST(Sm100Launch, NothingToDoIsAnEmptyGrid) {
   EXPECT_EQ(launch_of(plan, 1, 0, 5).grid[0], 0U);
 }
 
-// A CTA per SM claims tiles, and there is room for two parts of each where one may be cut.
+// A CTA per SM takes tiles, and there is room for two parts of each where one may be cut.
 TEST(Sm100Launch, ARaggedBatchIsCutOnTheDevice) {
   AttentionSpec spec = dense(128);
   spec.group = 4;
@@ -317,7 +317,7 @@ TEST(Sm100Launch, ARaggedBatchIsCutOnTheDevice) {
   EXPECT_EQ(int_argument(plan, launches(2000, {.sm_count = 148}).launches[0], "one_query"), 1);
 }
 
-// Decodes without offsets: slots have room for their rows, and no words for claims.
+// Decodes without offsets: slots have room for their rows, and no tile counters.
 TEST(Sm100Launch, DecodesAreDealtOut) {
   AttentionSpec spec = dense(128);
   spec.group = 4;

@@ -40,9 +40,9 @@ TEST(Sm90Plan, TilesOfGrowingRowsArePaired) {
   EXPECT_FALSE(plan_of(spec).sm90->pair_tiles);
 }
 
-// CTAs claim the tiles of block-sparse masks, but of those that are like causal: their
+// CTAs take the tiles of block-sparse masks, but of those that are like causal: their
 // tiles are paired. Windows and chunks bring their lengths with the launch.
-TEST(Sm90Plan, TilesOfListedMasksAreClaimed) {
+TEST(Sm90Plan, TilesOfListedMasksAreDynamic) {
   const auto custom = [](const char* code, std::vector<ParamSpec> params = {}) {
     MaskSpec mask = mask_of(MaskSpec::Kind::kCustom);
     mask.custom.name = "m";
@@ -55,16 +55,16 @@ TEST(Sm90Plan, TilesOfListedMasksAreClaimed) {
     mask.of = std::move(of);
     return mask;
   };
-  const auto expect = [](const MaskSpec& mask, bool claimed, bool paired) {
+  const auto expect = [](const MaskSpec& mask, bool dynamic, bool paired) {
     AttentionSpec spec = sm90_spec(128);
     spec.mask = mask;
     const KernelPlan plan = plan_of(spec);
-    EXPECT_EQ(plan.sm90->dynamic_schedule, claimed) << spec_to_json(spec);
+    EXPECT_EQ(plan.sm90->dynamic_schedule, dynamic) << spec_to_json(spec);
     EXPECT_EQ(plan.sm90->pair_tiles, paired) << spec_to_json(spec);
     const auto& parameters = plan.main().parameters;
     EXPECT_EQ(std::any_of(parameters.begin(), parameters.end(),
-                          [](const auto& one) { return one.name == "claims"; }),
-              claimed);
+                          [](const auto& one) { return one.name == "tile_counters"; }),
+              dynamic);
   };
   const MaskSpec causal = mask_of(MaskSpec::Kind::kCausal);
   const std::vector<ParamSpec> doc{{"doc", ParamSpec::Type::kI32Array}};

@@ -612,7 +612,7 @@ def zero_bytes(gpu, folder):
                 del sys.modules["torch"]
                 if kept is not None:
                     sys.modules["torch"] = kept
-            # One that is kept serves launches that claim their work, too.
+            # One that is kept serves launches with tile counters, too.
             is_kept = memory in _launch._local.kept.values()
             _launch._local.kept.clear()
             assert is_kept == (zero <= 256)

@@ -178,8 +178,8 @@ TEST_F(Sm90CodeSize, TilesAskAboutPositiveDivisorsAlone) {
   }
 }
 
-// Where CTAs claim work V is loaded at two places: with other work, and after the last.
-TEST_F(Sm90CodeSize, TwoPlacesLoadVOfClaimedWork) {
+// Where CTAs take tiles V is loaded at two places: with other work, and after the last.
+TEST_F(Sm90CodeSize, TwoPlacesLoadVOfDynamicTiles) {
   const std::string ptx = ptx_of(Arch::kSm90a, 128, documents_of_n());
   EXPECT_EQ(count(ptx, "cp.async.bulk.tensor.4d.shared"), 4 * 2);
 }

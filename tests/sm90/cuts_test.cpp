@@ -39,17 +39,17 @@ struct Config {
 struct Arguments {
   const int *kv_lens, *q_offsets;
   float* partial_lse;
-  ClaimWords* claims;
+  TileCounters* tile_counters;
   int batch, q_len, kv_len, num_q_heads, partitions, total_q;
 };
 struct NoParams {};
 
 extern "C" __global__ void deal(const int* kv_lens, const int* q_offsets, int* out,
-                                float* partial_lse, ClaimWords* claims, int batch, int q_len,
-                                int heads, int partitions, int total_q, int most) {
+                                float* partial_lse, TileCounters* tile_counters, int batch,
+                                int q_len, int heads, int partitions, int total_q, int most) {
   __shared__ alignas(16) unsigned char memory[kCutBytes];
-  const Arguments arguments{kv_lens, q_offsets, partial_lse, claims,     batch,
-                            q_len,   1 << 24,   heads,       partitions, total_q};
+  const Arguments arguments{kv_lens, q_offsets, partial_lse, tile_counters, batch,
+                            q_len,   1 << 24,   heads,       partitions,    total_q};
   const NoParams params;
   const int lane = static_cast<int>(threadIdx.x);
   const CutWords words{shared_address(memory)};
@@ -87,7 +87,7 @@ struct Piece {
 struct Dealt {
   std::map<std::tuple<int, int, int>, std::vector<Piece>> tiles;  // sequence, group, first row
   std::vector<int> units;  // KV tiles of each CTA that are of cut tiles
-  std::vector<std::int32_t> claims;
+  std::vector<std::int32_t> tile_counters;
   // CTAs that have such.
   std::ptrdiff_t runs() const {
     return std::ranges::count_if(units, [](int own) { return own > 0; });
@@ -118,7 +118,7 @@ class Sm90Cuts : public KernelTest {
         buffer_of("kv_lens", kv_lens), buffer_of("q_offsets", q_offsets),
         buffer_of("out", std::vector<std::int32_t>(ctas * kStride, -2)),
         buffer_of("partial_lse", std::vector<std::int32_t>(table + ctas, 0x7fc00bad)),
-        buffer_of("claims", std::vector<std::int32_t>(4))};
+        buffer_of("tile_counters", std::vector<std::int32_t>(4))};
     LaunchRecipe recipe;
     recipe.entry = "deal";
     recipe.grid = {static_cast<std::uint32_t>(batch.ctas), 1, 1};
@@ -140,7 +140,7 @@ class Sm90Cuts : public KernelTest {
     // Consumers write it; at first nothing is cut.
     for (std::size_t at = 2 * ctas * kTileM; at < table; ++at) EXPECT_EQ(word(3, at), -1);
     for (std::size_t at = table; at < table + ctas; ++at) EXPECT_EQ(word(3, at), 0);
-    dealt.claims = {word(4, 0), word(4, 1), word(4, 2)};
+    dealt.tile_counters = {word(4, 0), word(4, 1), word(4, 2)};
     for (int cta = 0; cta < batch.ctas; ++cta) {
       const std::size_t own = static_cast<std::size_t>(cta) * kStride;
       const std::int32_t count = word(2, own);
@@ -160,7 +160,7 @@ class Sm90Cuts : public KernelTest {
   // Each KV tile that a row reaches once, whole or in parts that the merge finds; returns how many
   // tiles are cut.
   static int expect_each_once(const Batch& batch, const Dealt& dealt) {
-    EXPECT_EQ(dealt.claims, (std::vector<std::int32_t>{0, 0, 0}));
+    EXPECT_EQ(dealt.tile_counters, (std::vector<std::int32_t>{0, 0, 0}));
     std::size_t tiles = 0;
     for (const auto& [rows, keys] : batch.sequences) {
       tiles += static_cast<std::size_t>((rows * kGroup + kTileM - 1) / kTileM * batch.groups);

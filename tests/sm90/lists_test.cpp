@@ -132,17 +132,17 @@ TEST_F(Sm90Lists, HiddenTilesAreNotLoaded) {
   EXPECT_LT(steps[1], steps[0] + steps[0] / 10);
 }
 
-// What a mask shows of a tile is known on the device alone, and CTAs claim their tiles: each once
-// (a second store of its O is a finding), whatever the number of CTAs, and the words are zero
+// What a mask shows of a tile is known on the device alone, and CTAs take their tiles: each once
+// (a second store of its O is a finding), whatever the number of CTAs, and the counters are zero
 // again. A launch without them deals the tiles.
-TEST_F(Sm90Lists, TilesAreClaimed) {
+TEST_F(Sm90Lists, TilesAreDynamic) {
   const AttentionSpec spec = with_group(lists_spec(64, custom(kSinksAndWindow)), 6, 2);
   const auto kernel = compiled(spec);
   ASSERT_TRUE(kernel);
   EXPECT_TRUE(kernel->generated.plan.sm90->dynamic_schedule);
   auto problem = problem_of(spec, {{300, 300}, {400, 400}});
   ASSERT_TRUE(problem);
-  problem->tensors["claims"] = verify::make_tensor(Dtype::kI32, {4});
+  problem->tensors["tile_counters"] = verify::make_tensor(Dtype::kI32, {4});
   const auto reference = reference_of(*problem);
   ASSERT_TRUE(reference);
   for (const bool dealt : {true, false}) {
@@ -151,13 +151,13 @@ TEST_F(Sm90Lists, TilesAreClaimed) {
       auto sequence = launches_of(*kernel, *problem, problem->launch_shapes(), sm_count);
       for (KernelArgument& argument : sequence.launches.at(0).args) {
         auto* pointer = std::get_if<KernelArgument::Pointer>(&argument.value);
-        if (dealt && pointer != nullptr && pointer->buffer == "claims") *pointer = {};
+        if (dealt && pointer != nullptr && pointer->buffer == "tile_counters") *pointer = {};
       }
       for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
         const auto done = run(*kernel, *problem, sequence, seed);
         ASSERT_TRUE(done);
         expect_right(*problem, *reference, *done);
-        EXPECT_EQ(done->others.at("claims"), problem->tensors.at("claims").bytes);
+        EXPECT_EQ(done->others.at("tile_counters"), problem->tensors.at("tile_counters").bytes);
       }
     }
   }

@@ -111,10 +111,10 @@ TEST_F(Sm90Sequences, ABatchOfMoreSequencesThanAWarpHasLanes) {
   expect_passes(spec, {many});
 }
 
-// Few CTAs, so that each claims several tiles: prompts at one end and decodes at the other, which
+// Few CTAs, so that each takes several tiles: prompts at one end and decodes at the other, which
 // CTAs begin at from both ends; prompts alone, whose longer end is the first or the last; and
 // sequences without rows at the ends.
-TEST_F(Sm90Sequences, TilesAreClaimedFromBothEnds) {
+TEST_F(Sm90Sequences, TilesAreTakenFromBothEnds) {
   const std::vector<Lengths> batches = {
       {{150, 70, 1, 1, 2, 1}, {150, 70, 130, 300, 64, 1}},
       {{1, 1, 0, 150}, {400, 5, 9, 150}},
@@ -129,7 +129,7 @@ TEST_F(Sm90Sequences, TilesAreClaimedFromBothEnds) {
   for (std::size_t i = 0; i < batches.size(); ++i) {
     auto problem = problem_of(spec, batches[i]);
     ASSERT_TRUE(problem);
-    problem->tensors["claims"] = verify::make_tensor(Dtype::kI32, {4});
+    problem->tensors["tile_counters"] = verify::make_tensor(Dtype::kI32, {4});
     for (const int sm_count :
          i % 2 == 0 ? some_of<int>({2, 7, 1, 5}, 2) : some_of<int>({1, 5, 2, 7}, 2)) {
       SCOPED_TRACE(sm_count);
@@ -138,7 +138,7 @@ TEST_F(Sm90Sequences, TilesAreClaimedFromBothEnds) {
       ASSERT_TRUE(done);
       expect_right(*problem, *done);
       // The next launch begins with the same words.
-      EXPECT_EQ(done->others.at("claims"), problem->tensors.at("claims").bytes);
+      EXPECT_EQ(done->others.at("tile_counters"), problem->tensors.at("tile_counters").bytes);
     }
   }
 }

@@ -32,7 +32,7 @@ struct Config {
 struct Arguments {
   const int *q_offsets, *kv_lens;
   int batch, total_q, q_len, kv_len, num_q_heads;
-  ClaimWords* claims;
+  TileCounters* tile_counters;
 };
 struct NoParams {};
 template <bool kBytes>
@@ -41,10 +41,10 @@ using List = SequenceList<Config<kBytes>, CausalMask, SequenceTiling<Config<kByt
 
 // Each CTA says how many begin at the front.
 extern "C" __global__ void fronts(const int* q_offsets, const int* kv_lens, int* out,
-                                  ClaimWords* claims, int batch) {
-  const Arguments arguments{q_offsets, kv_lens, batch, 1 << 20, 1 << 20, 1 << 20, 8, claims};
+                                  TileCounters* tile_counters, int batch) {
+  const Arguments arguments{q_offsets, kv_lens, batch, 1 << 20, 1 << 20, 1 << 20, 8, tile_counters};
   const List<false> list(arguments, {}, static_cast<int>(threadIdx.x));
-  const int found = list.claims.front();
+  const int found = list.dynamic.front();
   if (threadIdx.x == 0) out[blockIdx.x] = found;
 }
 
@@ -73,8 +73,8 @@ class Sm90TileOrder : public KernelTest {
  protected:
   // The CTAs of `ctas` that begin at the front of the list.
   static int front_of(const std::vector<Sequence>& sequences, int ctas) {
-    const std::vector<std::int32_t> fronts =
-        written("fronts", sequences, ctas, ctas, {{KernelArgument::Pointer{"claims", 0, {}}}});
+    const std::vector<std::int32_t> fronts = written(
+        "fronts", sequences, ctas, ctas, {{KernelArgument::Pointer{"tile_counters", 0, {}}}});
     for (const std::int32_t front : fronts) EXPECT_EQ(front, fronts[0]) << "CTAs disagree";
     return fronts[0];
   }
@@ -105,7 +105,7 @@ class Sm90TileOrder : public KernelTest {
     for (const EmulatorBuffer& buffer : buffers) {
       recipe.args.push_back({KernelArgument::Pointer{buffer.name, 0, {}}});
     }
-    buffers.push_back(buffer_of("claims", std::vector<std::int32_t>(4)));
+    buffers.push_back(buffer_of("tile_counters", std::vector<std::int32_t>(4)));
     recipe.args.insert(recipe.args.end(), more.begin(), more.end());
     recipe.args.push_back({static_cast<std::int32_t>(sequences.size())});
     const Result<EmulatorReport> report = emulate(*module, recipe, buffers);

@@ -200,8 +200,8 @@ Step execute_atomic(Warp& warp, const Op& op, const Atomic& atomic, u32 mask) {
   bool changed = false;
   for_each_place(warp, op, atomic, bytes, mask, [&](u32 lane, u64 address, const Place& place) {
     bool poisoned = false;
-    const bool is_claim = warp.machine->timed && place.space == Space::kGlobal && atomic.returns &&
-                          atomic.operation == AtomicOperation::kAdd;
+    const bool takes_tile = warp.machine->timed && place.space == Space::kGlobal &&
+                            atomic.returns && atomic.operation == AtomicOperation::kAdd;
     {
       AtomicLock guard;
       guard.lock();
@@ -214,10 +214,10 @@ Step execute_atomic(Warp& warp, const Op& op, const Atomic& atomic, u32 mask) {
         u64 now =
             apply_atomic(atomic.operation, atomic.type, old, b & element_mask, c & element_mask);
         changed = changed || now != old;
-        if (is_claim) {
+        if (takes_tile) {
           cluster.machine.counters.try_emplace(place.data + v * element,
                                                Machine::Counter{old, element});
-          now = old + b * cluster.machine.claimants;
+          now = old + b * cluster.machine.takers;
         }
         std::memcpy(place.data + v * element, &now, element);
         if (atomic.returns) {

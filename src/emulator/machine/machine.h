@@ -384,13 +384,13 @@ class Machine {
   /// an arrival is not held back.
   bool timed = false;
   u64 cycles = 0;  ///< of a clock, when the operation that is executed now was issued
-  /// SMs of which a clock runs one: the others claim from counters right behind each of its claims.
-  u64 claimants = 1;
+  /// SMs of which a clock runs one: the others take from counters right behind it, each time.
+  u64 takers = 1;
   struct Counter {
-    u64 before = 0;  ///< its first claim
+    u64 before = 0;  ///< before the first was taken
     u32 bytes = 0;
   };
-  std::map<u8*, Counter> counters;  ///< of a clock: what was claimed from
+  std::map<u8*, Counter> counters;  ///< of a clock: what was taken from
   /// Global memory that a warp's load or store touches.
   struct Traffic {
     u32 sectors = 0;  ///< of 32 bytes

@@ -24,7 +24,7 @@ bool merges(const SpecFacts& spec) { return !spec.merge && (spec.accumulate || s
 bool cuts_ragged(const SpecFacts& spec) {
   if (!spec.ragged || !family_traits(spec).cuts_ragged) return false;
   const bool custom = spec.contains(MaskSpec::Kind::kCustom);
-  // NOTE: who finds and claims work would spill: of sm_103a beside custom masks and scales of keys.
+  // NOTE: who finds and takes work would spill: of sm_103a beside custom masks and scales of keys.
   if (family_id(spec) == FamilyId::kSm100) return !(custom && spec.key_scales);
   // NOTE: the same of sm_90a where K and V of more columns are upcast; and beside custom masks and
   // scales of keys, but where KV tiles are short and come by TMA.

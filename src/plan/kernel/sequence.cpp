@@ -18,7 +18,7 @@ struct WorkspaceRow {
   bool zeroed = false;
 };
 constexpr std::array<WorkspaceRow, static_cast<std::size_t>(WorkspaceId::kCount)> kWorkspaces{{
-    {WorkspaceId::kClaims, "claims", true},
+    {WorkspaceId::kTileCounters, "tile_counters", true},
     {WorkspaceId::kPartialO, "partial_o"},
     {WorkspaceId::kPartialLse, "partial_lse"},
     {WorkspaceId::kMapKvNumBlocks, "map_kv_num_blocks"},

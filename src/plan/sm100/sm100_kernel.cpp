@@ -189,7 +189,7 @@ Status fill_from_sm100(const Sm100Plan& sm100, KernelPlan& plan) {
   plan.partials.cut_rows = static_cast<int>(cut_rows(sm100));
   if (sm100.cuts && spec.ragged) {
     kernel.parameters.push_back(
-        workspace_parameter(plan, WorkspaceId::kClaims, "attnjit::ClaimWords"));
+        workspace_parameter(plan, WorkspaceId::kTileCounters, "attnjit::TileCounters"));
   }
   add_partial_parameters(plan, kernel.parameters);
   if (sm100.block_mask) {

@@ -95,8 +95,8 @@ void lay_out_barriers(Sm100Variant& variant, const Sm100LayoutRequest& tile) {
     add("kBarWork", "work_prod", kSm100WorkSlots, 1);
     add("kBarWork", "work_cons", kSm100WorkSlots, work_readers(tile));
   }
-  const bool claims = tile.plan->cuts && tile.spec->ragged;
-  if (tile.steals_tiles() || claims) barriers.add_group("kBarAnswer", "answer_prod", 1);
+  const bool dynamic = tile.plan->cuts && tile.spec->ragged;
+  if (tile.steals_tiles() || dynamic) barriers.add_group("kBarAnswer", "answer_prod", 1);
 }
 
 // Whether rows of a tile may be nobody's, behind whole positions of a group: where keys are what is

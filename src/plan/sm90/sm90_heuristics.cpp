@@ -68,7 +68,7 @@ constexpr Sm90Row<Tile> kTiles[] = {
     {{kBlocks | kNeedsFewRegisters}, {128, 2, 2, true}},
     {{kBlocks}, {128, 2, 2, false}},
     // CTAs wait for memory as decodes' do where long tiles are cut: of depth 64 as much of K and V
-    // is on its way as of larger depths. NOTE: who finds and claims work beside a second Q would
+    // is on its way as of larger depths. NOTE: who finds and takes work beside a second Q would
     // spill, but not where rows are copied.
     {{kCuts | kTo64 | kRowCopies | kSmallWindow | kNeedsFewRegisters},
      {64, kSm90MaxStages, 2, true}},
@@ -223,7 +223,7 @@ Sm90Plan sm90_choose_tile(const ResolvedSpec& resolved) {
   plan.overlaps = plan.split || plan.block_mask || has(kDecode);
   // In a ragged batch a tile may be a hundred times as long as another. What a block-sparse mask
   // shows of each is known on the device alone, but pairs even out what is like causal. NOTE: warps
-  // that copy rows each find the CTA's work for themselves, and could not claim it, but where one
+  // that copy rows each find the CTA's work for themselves, and could not take it, but where one
   // finds what is cut and publishes it.
   plan.cuts = chooses && cuts_ragged(spec) && !plan.block_mask && !has(kDecode);
   plan.dynamic_schedule =

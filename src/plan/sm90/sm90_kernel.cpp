@@ -90,7 +90,8 @@ std::vector<KernelParameter> parameters_of(const KernelPlan& plan, const Sm90Pla
   }
   if (sm90.spec->copies_rows) add_key_parameters(plan, parameters);
   if (sm90.dynamic_schedule) {
-    parameters.push_back(workspace_parameter(plan, WorkspaceId::kClaims, "attnjit::ClaimWords"));
+    parameters.push_back(
+        workspace_parameter(plan, WorkspaceId::kTileCounters, "attnjit::TileCounters"));
   }
   add_partial_parameters(plan, parameters);
   if (sm90.block_mask) add_map_parameters(plan, parameters);

@@ -40,10 +40,9 @@ struct Sm90Plan {
   /// they are upcast as many of K and of V.
   int num_raw_stages = 0;
   int o_blocks = 0;  ///< 128-byte columns of O with memory of their own; 0: O is staged in Q's
-  bool ping_pong = false;   ///< consumers take turns at issuing products
-  bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles
-  bool dynamic_schedule =
-      false;              ///< CTAs claim it (common/claims.cuh); else each takes every n-th tile
+  bool ping_pong = false;         ///< consumers take turns at issuing products
+  bool pair_tiles = false;        ///< later rows see more keys: a CTA takes long and short tiles
+  bool dynamic_schedule = false;  ///< CTAs take tiles from counters; else each takes every n-th
   bool overlaps = false;  ///< waits for the end of the launch before it: PlannedKernel::overlaps
   bool block_sparse = false;  ///< KV tiles are listed by what the mask says of each
   bool block_mask = false;    ///< they are those of a block mask (templates/maps)

@@ -342,6 +342,7 @@ ATTNJIT_EXPORT void attnjit_launch_state_free(attnjit_launch_state* state);
 
 /* The first bytes of a workspace, the counters from which CTAs take their tiles. */
 enum { ATTNJIT_TILE_COUNTERS_BYTES = 256 };
+#define ATTNJIT_CLAIMS_BYTES ATTNJIT_TILE_COUNTERS_BYTES /* its name in 0.2.0 */
 
 /* The device memory that such launches need beside their tensors, and how many of its first bytes
  * must be zero before its first launch. Kernels leave the first ATTNJIT_TILE_COUNTERS_BYTES zero:

@@ -134,10 +134,12 @@ class CutsTest : public KernelTest {
 
   // Without the merge some rows of the result are nobody's.
   void expect_merge_needed() const {
-    const AttentionSpec spec = cut_spec(2, 2, 128, 16);
+    expect_merge_needed(cut_spec(2, 2, 128, 16), {{70, 1}, {keys(1700), keys(2500)}});
+  }
+  void expect_merge_needed(const AttentionSpec& spec, const Lengths& lengths) const {
     const auto kernel = compiled(spec);
     ASSERT_TRUE(kernel);
-    const auto problem = problem_of(spec, {{70, 1}, {keys(1700), keys(2500)}});
+    const auto problem = problem_of(spec, lengths);
     ASSERT_TRUE(problem);
     auto sequence = launches_of(*kernel, *problem, problem->launch_shapes(), 6);
     ASSERT_EQ(sequence.launches.size(), 2U);

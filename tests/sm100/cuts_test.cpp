@@ -64,6 +64,10 @@ TEST_F(Sm100Decodes, Ranges) {
              2);
 }
 
+TEST_F(Sm100Decodes, CutTilesAreMerged) {
+  expect_merge_needed(decode_spec(2, 2, 128, 16), {{1}, {3000, 2500}});
+}
+
 TEST_F(Sm100Decodes, TypesMasksAndLayouts) {
   AttentionSpec eight = decode_spec(4, 4, 128, 16);
   eight.qkv_dtype = Dtype::kE4m3;

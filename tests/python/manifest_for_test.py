@@ -252,6 +252,8 @@ def main():
         assert len(json.loads(done.stdout)["specs"]) == 2, done
         of_folder = run(folder, "--for", "vllm")
         assert json.loads(of_folder.stdout)["specs"] == json.loads(done.stdout)["specs"], of_folder
+        pathlib.Path(config).write_text(json.dumps(LLAMA), encoding="utf-8-sig")
+        assert run(config, "--for", "vllm").returncode == 0
         refusals(folder)
         checkpoints(folder)
         images(folder)

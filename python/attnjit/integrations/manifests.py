@@ -195,7 +195,7 @@ def model_of(given: argparse.Namespace) -> Dict[str, Any]:
     model = json.loads(done.stdout)
     kinds = len(model["layers"]) // (2 + given.tp.count(","))
     return {**model, "wholes": model["layers"][:kinds], "layers": model["layers"][kinds:],
-            "quantization": quantization_of(given.config, json.loads(text))}
+            "quantization": quantization_of(given.config, json.loads(text.lstrip("\ufeff")))}
 
 
 def main(arguments: List[str]) -> None:

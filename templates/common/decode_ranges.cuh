@@ -7,7 +7,7 @@
 
 namespace attnjit {
 
-/// Finds where the CTA's range begins. A whole warp.
+/// Finds where the CTA's range begins. A converged warp.
 template <class Config, class Mask, class Tiling, class Arguments, class Params>
 struct DecodeFinder : CutLine<Config, Mask, Tiling, Arguments, Params> {
   using Base = CutLine<Config, Mask, Tiling, Arguments, Params>;

@@ -123,7 +123,7 @@ struct TilesOf {
                     (Config::kCursorsOffset % 16 == 0 &&
                      Config::kCursorsOffset >= Config::kKvOffset + Config::kSlots * kSlotBytes &&
                      Config::kWorkOffset >= Config::kCursorsOffset + kCursorBytes * kRowCopyWarps),
-                "where lists of work stand lies between K and the published work");
+                "the cursors of tile schedulers lie between K and the published work");
   static_assert(Config::kWorkOffset % 16 == 0 && Config::kBarrierOffset % 8 == 0,
                 "16 bytes are stored at a time, and a barrier is 8");
   /// The KV tile whose memory the one of a stage gets. NOTE: stages that take turns with one slot

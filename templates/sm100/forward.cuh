@@ -31,8 +31,9 @@
 //                                                    of a page, or of a sequence
 // where Config::kSplit, for the partitions' results, which a merge follows,
 //   float *partial_o, *partial_lse; int partitions; i64 rows
-//   TileCounters* tile_counters                      where Config::kCuts: partitions are then the
-//                                                    CTAs for whose parts there is room
+//                                                    where Config::kCuts, partitions are the CTAs
+//                                                    for whose parts there is room
+//   TileCounters* tile_counters                      where takes_whole<Config>()
 // where Config::kBlockMask, of a map's lists for work tiles (maps/list_tiles.cuh)
 //   const int *list_counts, *list
 //   int map_batches, map_heads, heads_per_map, lists_per_map, rows_per_list, list_places

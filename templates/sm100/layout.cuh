@@ -402,8 +402,8 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 work_empty(int slot) const {
     return barrier(Config::kBarWork + kWorkSlots + slot);
   }
-  /// Where steals_tiles(): the answer to who asks for a work tile, and its barrier. Where tiles are
-  /// cut the barrier says that the next one may be taken.
+  /// Where steals_tiles(): the answer to who asks for a work tile, and its barrier. Where CTAs
+  /// take tiles from counters the barrier says that the next one may be taken.
   ATTNJIT_DEVICE u32 answer() const { return work_slot(kWorkSlots); }
   ATTNJIT_DEVICE u32 answer_full() const { return barrier(Config::kBarAnswer); }
 };

@@ -89,7 +89,7 @@ constexpr bool publishes_work() {
 /// What it publishes of a work tile, in two slots.
 constexpr int kPublishBytes = 48;
 
-/// Whether there is room for the places of lists of work, of each warp that has one.
+/// Whether there is room for the cursors of tile schedulers, of each warp that has one.
 template <class Config>
 constexpr bool lists_fit() {
   if constexpr (Config::kCursorsOffset > 0) {
@@ -275,7 +275,7 @@ struct LayoutOf {
   static_assert(Config::kWorkBytes >= (Config::kSplit ? 36 : 32),
                 "a published work tile has nine words with a partition, and eight without");
   static_assert(lists_fit<Config>(),
-                "where lists of work stand lies between the published work and the barriers");
+                "the cursors of tile schedulers lie between the published work and the barriers");
   static_assert(
       Config::kWorkOffset % 16 == 0 &&
           Config::kWorkOffset >= Config::kVOffset + Config::kVStages * kVBytes &&

@@ -47,7 +47,7 @@ struct MlaTiles {
   bool separate_v() const { return spec->head_dim_above_256; }
   /// KV tiles of each partition; 0: the launch says how many there are.
   int partition_tiles() const { return spec->partition_keys / kKeys; }
-  /// Warps that load keep in shared memory where their lists of work stand.
+  /// Warps that load keep the cursors of their tile schedulers in shared memory.
   bool stashes_cursors() const {
     return stream_k || (two_readers && upcast_blocks > 0 && spec->lengths_differ);
   }

@@ -70,7 +70,7 @@ int raw_tiles(const Sm90Plan& plan) {
 }
 
 /// Of the words that the producer publishes of each of them.
-int row_words_bytes(const Sm90Plan& plan) { return round_up(4 * raw_tiles(plan), 8); }
+int raw_words_bytes(const Sm90Plan& plan) { return round_up(4 * raw_tiles(plan), 8); }
 
 void add_barriers(const Sm90Plan& plan, BarrierList& barriers) {
   // One thread publishes what TMA will bring, and each thread what it copies by itself; one lane of
@@ -163,7 +163,7 @@ void sm90_size_tiles(Sm90Plan& plan) {
   // Barriers and what is published of work tiles.
   const std::int64_t other_bytes =
       8 * (4 * 3 + 4 * kSm90MaxStages + 1 + 2 * raw_tiles(plan) + kSm90MaxStages + 1) +
-      std::int64_t{plan.work_bytes()} * 2 * 3 + descriptors_bytes(plan) + row_words_bytes(plan) +
+      std::int64_t{plan.work_bytes()} * 2 * 3 + descriptors_bytes(plan) + raw_words_bytes(plan) +
       ones_bytes(plan) + key_scales_bytes(plan) + cursors_bytes(plan) + stash_bytes(plan);
   const std::int64_t room = sm90_smem_room(plan);
   const std::int64_t stages_bytes =
@@ -204,7 +204,7 @@ void sm90_lay_out(Sm90Plan& plan) {
   smem.add(kStash, "stash", stash_bytes(plan));
   smem.add(kDescriptors, "KV tiles", descriptors_bytes(plan));
   smem.add(kRawWords, plan.spec->upcasts_kv ? "keys of raw V and K" : "keys of raw V",
-           row_words_bytes(plan));
+           raw_words_bytes(plan));
   smem.add(kBarriers, "barriers", plan.barriers.bytes());
   plan.smem_bytes = smem.end_of_last();
 }

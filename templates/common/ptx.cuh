@@ -191,17 +191,22 @@ ATTNJIT_DEVICE void mbarrier_arrive_expect_tx(u32 barrier, int bytes) {
                : "memory");
 }
 
+// Asks whether the phase of `parity` is over at `barrier`, which sets `done`.
+#define ATTNJIT_ASK_MBARRIER(instruction) \
+  asm volatile(                           \
+      "{\n.reg .pred p;\n"                \
+      "mbarrier." instruction             \
+      ".shared::cta.b64 p, [%1], %2;\n"   \
+      "selp.u32 %0, 1, 0, p;\n}"          \
+      : "=r"(done)                        \
+      : "r"(barrier), "r"(parity)         \
+      : "memory")
+
 /// mbarrier.try_wait.parity (9.7.13.15), repeated: it may return false spuriously.
 ATTNJIT_DEVICE void mbarrier_wait(u32 barrier, int parity) {
   u32 done;
   do {
-    asm volatile(
-        "{\n.reg .pred p;\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, p;\n}"
-        : "=r"(done)
-        : "r"(barrier), "r"(parity)
-        : "memory");
+    ATTNJIT_ASK_MBARRIER("try_wait.parity");
   } while (done == 0);
 }
 
@@ -221,13 +226,7 @@ ATTNJIT_DEVICE void mbarrier_await(u32 barrier, int parity) {
 ATTNJIT_DEVICE void mbarrier_wait_cluster(u32 barrier, int parity) {
   u32 done;
   do {
-    asm volatile(
-        "{\n.reg .pred p;\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, p;\n}"
-        : "=r"(done)
-        : "r"(barrier), "r"(parity)
-        : "memory");
+    ATTNJIT_ASK_MBARRIER("try_wait.parity.acquire.cluster");
   } while (done == 0);
 }
 
@@ -236,28 +235,18 @@ ATTNJIT_DEVICE void mbarrier_wait_cluster(u32 barrier, int parity) {
 ATTNJIT_DEVICE void mbarrier_wait_relaxed_cluster(u32 barrier, int parity) {
   u32 done;
   do {
-    asm volatile(
-        "{\n.reg .pred p;\n"
-        "mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 p, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, p;\n}"
-        : "=r"(done)
-        : "r"(barrier), "r"(parity)
-        : "memory");
+    ATTNJIT_ASK_MBARRIER("try_wait.parity.relaxed.cluster");
   } while (done == 0);
 }
 
 /// mbarrier.test_wait.parity (9.7.13.15): does not wait.
 ATTNJIT_DEVICE bool mbarrier_test(u32 barrier, int parity) {
   u32 done;
-  asm volatile(
-      "{\n.reg .pred p;\n"
-      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n}"
-      : "=r"(done)
-      : "r"(barrier), "r"(parity)
-      : "memory");
+  ATTNJIT_ASK_MBARRIER("test_wait.parity");
   return done != 0;
 }
+
+#undef ATTNJIT_ASK_MBARRIER
 
 // ---- Barriers, fences, registers --------------------------------------------------------------
 

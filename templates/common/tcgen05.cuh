@@ -96,8 +96,6 @@ ATTNJIT_DEVICE void tcgen05_wait_st() {
 // Shape 16x32bx2: lane i % 16 from the address on, column r, and for lanes i from 16 on column
 // kSplit + r.
 
-#define ATTNJIT_R8(v, b) \
-  v[(b)], v[(b) + 1], v[(b) + 2], v[(b) + 3], v[(b) + 4], v[(b) + 5], v[(b) + 6], v[(b) + 7]
 #define ATTNJIT_OUT8(v, b)                                                              \
   "=f"(v[(b)]), "=f"(v[(b) + 1]), "=f"(v[(b) + 2]), "=f"(v[(b) + 3]), "=f"(v[(b) + 4]), \
       "=f"(v[(b) + 5]), "=f"(v[(b) + 6]), "=f"(v[(b) + 7])
@@ -192,7 +190,6 @@ ATTNJIT_DEVICE void tcgen05_st_16(u32 address, const float (&values)[kCount], in
       : "memory");
 }
 
-#undef ATTNJIT_R8
 #undef ATTNJIT_OUT8
 #undef ATTNJIT_INOUT8
 #undef ATTNJIT_IN8

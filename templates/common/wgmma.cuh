@@ -42,23 +42,20 @@ ATTNJIT_DEVICE void pin_registers(u32 (&values)[kCount]) {
 
 /// A matrix descriptor (9.7.15.5.1.2.2) for a tile with the 128-byte swizzle, 1024-byte aligned.
 /// K-major: rows of 128 bytes, kLeadingBytes unused. MN-major: kLeadingBytes from one 64-element
-/// column block to the next. Advancing the start adds bytes/16.
-template <int kLeadingBytes>
+/// column block to the next. Advancing the start adds bytes/16. kLayout: the swizzle and the
+/// stride.
+template <int kLeadingBytes, u64 kLayout = (u64{1} << 62) | (u64{1024 / 16} << 32)>
 ATTNJIT_DEVICE u64 matrix_descriptor(u32 address) {
   static_assert(kLeadingBytes % 16 == 0 && kLeadingBytes / 16 < (1 << 14),
                 "a leading dimension is 14 bits of 16-byte units");
-  constexpr u64 kFixed = (u64{1} << 62) | (u64{1024 / 16} << 32) | (u64{kLeadingBytes / 16} << 16);
-  return kFixed | ((address & 0x3ffff) >> 4);
+  return kLayout | (u64{kLeadingBytes / 16} << 16) | ((address & 0x3ffff) >> 4);
 }
 
 /// A matrix descriptor for K-major rows without a swizzle: eight rows of 16 bytes lie one behind
 /// another, the next eight after them, and the next 16 bytes of all of them kLeadingBytes on.
 template <int kLeadingBytes>
 ATTNJIT_DEVICE u64 plain_matrix_descriptor(u32 address) {
-  static_assert(kLeadingBytes % 16 == 0 && kLeadingBytes / 16 < (1 << 14),
-                "a leading dimension is 14 bits of 16-byte units");
-  constexpr u64 kFixed = (u64{128 / 16} << 32) | (u64{kLeadingBytes / 16} << 16);
-  return kFixed | ((address & 0x3ffff) >> 4);
+  return matrix_descriptor<kLeadingBytes, (u64{128 / 16} << 32)>(address);
 }
 
 /// What the elements of A and B are.

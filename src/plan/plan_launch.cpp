@@ -71,9 +71,7 @@ Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
                             const LaunchScalars& scalars, const std::vector<UserParamShape>& params,
                             const DeviceShape& device, const std::optional<PartitionChoice>& chosen,
                             LaunchSequence& sequence) {
-  if (!plan.supported) {
-    return make_error(ErrorCode::kUnsupported, plan.reason);
-  }
+  if (!plan.supported) return make_error(ErrorCode::kUnsupported, plan.reason);
   Result<LaunchTensors> tensors = launch_tensors(plan.spec, shapes);
   if (!tensors) return tensors.error();
   for (const PlannedKernel& kernel : plan.kernels) {
@@ -115,9 +113,8 @@ Status plan_launch_in_parts(const KernelPlan& plan, const LaunchShapes& shapes,
   }
   // Tile counters are first where there are any. NOTE: a launch that needs other memory counts them
   // in, although its tiles are not dynamic: one buffer serves all.
-  const bool needs_memory =
-      std::any_of(sequence.workspaces.begin(), sequence.workspaces.end(),
-                  [](const Workspace& one) { return one.zeroed || one.bytes > 0; });
+  const bool needs_memory = std::ranges::any_of(
+      sequence.workspaces, [](const Workspace& one) { return one.zeroed || one.bytes > 0; });
   if (needs_memory) set_bytes(plan, WorkspaceId::kTileCounters, kCounterBytes, sequence);
   return {};
 }

@@ -63,14 +63,13 @@ bool uses(const KernelPlan& plan, WorkspaceId workspace) {
     const auto* source = std::get_if<BufferId>(&parameter.source);
     return source != nullptr && *source == buffer;
   };
-  return std::any_of(plan.kernels.begin(), plan.kernels.end(), [&](const PlannedKernel& kernel) {
-    return std::any_of(kernel.parameters.begin(), kernel.parameters.end(), is_it);
+  return std::ranges::any_of(plan.kernels, [&](const PlannedKernel& kernel) {
+    return std::ranges::any_of(kernel.parameters, is_it);
   });
 }
 
 std::uint32_t rank_of(const KernelPlan& plan, KernelId kernel) {
-  const auto found = std::find_if(plan.kernels.begin(), plan.kernels.end(),
-                                  [&](const PlannedKernel& one) { return one.id == kernel; });
+  const auto found = std::ranges::find(plan.kernels, kernel, &PlannedKernel::id);
   return static_cast<std::uint32_t>(found - plan.kernels.begin());
 }
 

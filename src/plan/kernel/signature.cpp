@@ -232,14 +232,6 @@ KernelParameter parameter(LaunchNumber number) {
   return {std::string(row.name), row.kind, "", number};
 }
 
-void add_numbers(std::span<const LaunchNumber> numbers, std::vector<KernelParameter>& parameters) {
-  for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));
-}
-void add_numbers(std::initializer_list<LaunchNumber> numbers,
-                 std::vector<KernelParameter>& parameters) {
-  add_numbers(std::span(numbers.begin(), numbers.size()), parameters);
-}
-
 KernelParameter parameter(TensorMapId map) {
   return {std::string(name_of(map)), Kind::kTensorMap, "", map};
 }

@@ -34,9 +34,10 @@ KernelParameter parameter(TensorMapId map);
 /// `cuda_type`: of what the pointer points at.
 KernelParameter parameter(std::string name, BufferId buffer, std::string cuda_type);
 /// Adds numbers, or a tensor of the caller's under its own name.
-void add_numbers(std::span<const LaunchNumber> numbers, std::vector<KernelParameter>& parameters);
-void add_numbers(std::initializer_list<LaunchNumber> numbers,
-                 std::vector<KernelParameter>& parameters);
+template <class Numbers = std::initializer_list<LaunchNumber>>
+void add_numbers(const Numbers& numbers, std::vector<KernelParameter>& parameters) {
+  for (const LaunchNumber number : numbers) parameters.push_back(parameter(number));
+}
 void add_array(BufferId::Kind array, const char* cuda_type,
                std::vector<KernelParameter>& parameters);
 /// The same of a workspace, under its own name.

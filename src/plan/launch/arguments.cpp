@@ -191,17 +191,12 @@ class Filler {
   /// NOTE: the bits of a u32 travel as an i32: what kernels take has no other word.
   static Result<KernelArgument> number_of(const ParamSpec& declared, const spec::ParamShape& shape,
                                           const std::string& own, const UserParamShape& given) {
-    const auto* real = std::get_if<float>(&given.scalar);
-    const auto* natural = std::get_if<std::uint32_t>(&given.scalar);
-    const std::int32_t bits = natural != nullptr ? static_cast<std::int32_t>(*natural)
-                              : real == nullptr  ? std::get<std::int32_t>(given.scalar)
-                                                 : 0;
-    if (shape.element == Dtype::kF32) {
-      if (real != nullptr) return KernelArgument{*real};
-      return KernelArgument{natural != nullptr ? static_cast<float>(*natural)
-                                               : static_cast<float>(bits)};
-    }
-    if (real == nullptr) return KernelArgument{bits};
+    const auto as = [&]<class Number>(Number) {
+      const auto cast = [](auto number) { return static_cast<Number>(number); };
+      return KernelArgument{std::visit(cast, given.scalar)};
+    };
+    if (shape.element == Dtype::kF32) return as(float{});
+    if (!std::holds_alternative<float>(given.scalar)) return as(std::int32_t{});
     return spec::invalid(own, "p.{} is a {}; a float was given", declared.name,
                          spec::to_string(declared.type));
   }

@@ -25,11 +25,8 @@ class LaunchNumbers {
   /// Those that are strides, in bytes, and the rows of O.
   void set_strides(const LaunchTensors& tensors);
 
-  void set(LaunchNumber number, std::int32_t value) { at(number) = value; }
-  void set(LaunchNumber number, std::int64_t value) { at(number) = value; }
-  void set(LaunchNumber number, float value) { at(number) = value; }
-
   using Value = std::variant<std::monostate, std::int32_t, std::int64_t, float>;
+  void set(LaunchNumber number, Value value) { at(number) = value; }
   void set(std::initializer_list<std::pair<LaunchNumber, Value>> values) {
     for (const auto& [number, value] : values) at(number) = value;
   }

@@ -86,11 +86,7 @@ OrderedJson to_json(const LaunchBuffer& buffer) {
   }
   json["dtype"] = std::string(to_string(buffer.dtype));
   if (buffer.file.empty()) {
-    if (buffer.fill) {
-      json["fill"] = *buffer.fill;
-    } else {
-      json["fill"] = "uninitialised";
-    }
+    json["fill"] = buffer.fill ? OrderedJson(*buffer.fill) : OrderedJson("uninitialised");
   }
   if (buffer.left_zero) json["left_zero"] = true;
   return json;

@@ -48,10 +48,10 @@ RowReach reach_of(const MaskSpec& mask, const std::vector<double>& given, std::s
       if (!all) reach = {0, 0};
       for (const MaskSpec& operand : mask.of) {
         const RowReach one = reach_of(operand, given, next);
-        reach.before =
-            all ? std::min(reach.before, one.before) : std::max(reach.before, one.before);
-        reach.behind =
-            all ? std::min(reach.behind, one.behind) : std::max(reach.behind, one.behind);
+        const auto joined = [&](std::int64_t a, std::int64_t b) {
+          return all ? std::min(a, b) : std::max(a, b);
+        };
+        reach = {joined(reach.before, one.before), joined(reach.behind, one.behind)};
       }
       break;
     }
@@ -87,25 +87,28 @@ class SplitTimes {
     const double waiting =
         rounds > 1 && work_.ctas_per_sm > 1 ? loaded_alone_ / two_ctas_ : loaded_alone_;
     const double sm = static_cast<double>(rounds * longest) * std::max(waiting, computed_alone_);
-    // A decode's keys are read once; query tiles of one head share theirs in L2, and compute
-    // longer.
-    const double memory = static_cast<double>(work_.tiles) * static_cast<double>(work_.kv_tiles) *
-                          work_.kv_tile_bytes / memory_;
-    const double main = std::max(sm, memory) + std::min(sm, memory) / 3;
-    return parts == 1 ? main : main + merged(parts);
+    return beside_memory(sm) + (parts == 1 ? 0.0 : merged(parts));
   }
 
   /// No such number of parts, nor a larger one, takes less.
   double least_from(std::int64_t parts) const {
     const double waiting =
         work_.ctas_per_sm > 1 ? loaded_alone_ / std::max(two_ctas_, 1.0) : loaded_alone_;
-    const double tiles = static_cast<double>(work_.tiles) * static_cast<double>(work_.kv_tiles);
-    const double sm = tiles / static_cast<double>(sms_) * std::max(waiting, computed_alone_);
-    const double memory = tiles * work_.kv_tile_bytes / memory_;
-    return std::max(sm, memory) + std::min(sm, memory) / 3 + merged(parts);
+    const double sm = tiles() / static_cast<double>(sms_) * std::max(waiting, computed_alone_);
+    return beside_memory(sm) + merged(parts);
   }
 
  private:
+  /// Of all query tiles with all KV tiles.
+  double tiles() const {
+    return static_cast<double>(work_.tiles) * static_cast<double>(work_.kv_tiles);
+  }
+  /// What takes an SM so long, while memory is read. A decode's keys are read once; query tiles of
+  /// one head share theirs in L2, and compute longer.
+  double beside_memory(double sm) const {
+    const double memory = tiles() * work_.kv_tile_bytes / memory_;
+    return std::max(sm, memory) + std::min(sm, memory) / 3;
+  }
   /// What writing and merging the parts takes.
   double merged(std::int64_t parts) const {
     const double written = static_cast<double>(parts) * work_.rows * work_.row_bytes;

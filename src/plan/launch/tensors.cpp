@@ -9,6 +9,7 @@
 #include <cmath>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/problems.h"
 #include "plan/kernel/signature.h"
@@ -149,14 +150,10 @@ bool check_strides(const TensorView& tensor, Problems& problems) {
 /// be the last one nobody knows.
 /// @pre its strides passed check_strides.
 void check_apart(const TensorView& tensor, Problems& problems) {
-  struct Dimension {
-    std::int64_t stride, count;
-  };
-  std::array<Dimension, 3> dimensions{Dimension{tensor.strides.head, tensor.heads},
-                                      Dimension{tensor.strides.row, tensor.rows},
-                                      Dimension{tensor.strides.batch, tensor.batch}};
-  std::sort(dimensions.begin(), dimensions.end(),
-            [](const Dimension& a, const Dimension& b) { return a.stride < b.stride; });
+  std::array dimensions{std::pair{tensor.strides.head, tensor.heads},
+                        std::pair{tensor.strides.row, tensor.rows},
+                        std::pair{tensor.strides.batch, tensor.batch}};
+  std::ranges::sort(dimensions);
   std::int64_t covered = tensor.depth;  // elements from the first to the end of the last so far
   for (const auto& [stride, count] : dimensions) {
     if (count == 1) continue;

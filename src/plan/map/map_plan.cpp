@@ -435,12 +435,11 @@ Result<MaskMapShape> map_of_launch(const KernelPlan& plan, const LaunchShapes& s
     return bad_map("bit_blocks", "is {}; allowed: 0 to {}", map.bit_blocks, kMostGivenBitBlocks);
   }
   if (!plan.map->bits) map.bit_blocks = 0;
-  if (map.use == MaskMapUse::kWrite) {
-    if (map.batch != made->batch || map.heads != made->heads || map.q_blocks != made->q_blocks ||
-        map.kv_blocks != made->kv_blocks || map.no_full) {
-      return bad_map("shape", "a map of [{}, {}, {}, {}] is made, with both lists", made->batch,
-                     made->heads, made->q_blocks, made->kv_blocks);
-    }
+  if (map.use == MaskMapUse::kWrite &&
+      (map.batch != made->batch || map.heads != made->heads || map.q_blocks != made->q_blocks ||
+       map.kv_blocks != made->kv_blocks || map.no_full)) {
+    return bad_map("shape", "a map of [{}, {}, {}, {}] is made, with both lists", made->batch,
+                   made->heads, made->q_blocks, made->kv_blocks);
   }
   return map;
 }

@@ -7,11 +7,9 @@
 #include <functional>
 
 #include "plan/kernel/partials.h"
-#include "plan/kernel/signature.h"
 #include "plan/launch/arguments.h"
 #include "plan/launch/partitions.h"
 #include "plan/launch/row_tiles.h"
-#include "spec/text.h"
 
 namespace attnjit {
 namespace {
@@ -30,56 +28,54 @@ std::int64_t m_tiles_of(const MlaTiles& tiles, const LaunchShapes& shapes) {
 /// Heads, or groups of heads that share tiles.
 std::int64_t packs_of(const SpecFacts& spec) { return spec.num_q_heads / mla_packed_heads(spec); }
 
-/// How long a launch takes whose keys are split, in microseconds, to compare numbers of parts with.
-/// Estimates, not fitted to measurements: docs/mla.md.
+/// How long a launch takes whose keys are split, of `sequences` sequences, in microseconds, to
+/// compare numbers of parts with. Estimates, not fitted to measurements: docs/mla.md.
 class SplitTimes {
  public:
-  SplitTimes(const MlaTiles& tiles, const MlaRates& rates, const DeviceShape& device)
+  SplitTimes(const MlaTiles& tiles, const MlaRates& rates, const DeviceShape& device,
+             const SplitWork& work, std::int64_t sequences)
       : rates_(rates),
+        work_(work),
+        sequences_(sequences),
         workers_(workers_of(tiles, device)),
         memory_(rates.shared_bytes * std::max(device.sm_count, 1)),
-        partial_row_bytes_(4.0 * tiles.spec->ov_depth),
         tile_bytes_(static_cast<double>(mla_loaded_bytes(*tiles.spec))),
         tile_time_(std::max(2.0 * MlaTiles::kRows * MlaTiles::kKeys *
                                 (tiles.spec->qk_depth + tiles.spec->ov_depth) / rates.flop,
                             tile_bytes_ / rates.alone_bytes)) {}
 
-  /// `tiles` query tiles of `kv_tiles` KV tiles each, of `sequences` sequences; `rows` rows of O.
-  double of(std::int64_t parts, std::int64_t tiles, std::int64_t sequences, std::int64_t kv_tiles,
-            double rows) const {
-    return computed(parts, tiles, sequences, kv_tiles) + (parts == 1 ? 0.0 : merged(parts, rows));
+  double of(std::int64_t parts) const {
+    return computed(parts) + (parts == 1 ? 0.0 : merged(parts));
   }
   /// The same where two CTAs have half of each part, and neighbours other keys. `merges`: a merge
   /// follows, though one part has nothing for it.
-  double cluster_reduced(std::int64_t parts, std::int64_t tiles, std::int64_t sequences,
-                         std::int64_t kv_tiles, double rows, bool merges) const {
-    const double apart = tiles > sequences ? rates_.apart : 1.0;
-    const double main = computed(2 * parts, tiles, sequences, kv_tiles, apart);
-    if (parts > 1) return main + rates_.reduce_part + merged(parts, rows);
+  double cluster_reduced(std::int64_t parts, bool merges) const {
+    const double main = computed(2 * parts, work_.tiles > sequences_ ? rates_.apart : 1.0);
+    if (parts > 1) return main + rates_.reduce_part + merged(parts);
     return main + rates_.reduce_whole + (merges ? rates_.empty_merge : 0.0);
   }
 
  private:
-  double computed(std::int64_t parts, std::int64_t tiles, std::int64_t sequences,
-                  std::int64_t kv_tiles, double apart = 1.0) const {
-    const std::int64_t rounds = (tiles * parts + workers_ - 1) / workers_;
-    const std::int64_t longest = (kv_tiles + parts - 1) / parts;
+  double computed(std::int64_t parts, double apart = 1.0) const {
+    const std::int64_t rounds = (work_.tiles * parts + workers_ - 1) / workers_;
+    const std::int64_t longest = (work_.kv_tiles + parts - 1) / parts;
     const double products = static_cast<double>(rounds) *
                             (static_cast<double>(longest) * apart * tile_time_ + rates_.work_tile);
     // A sequence's query tiles share its keys in L2.
-    const double loaded =
-        static_cast<double>(sequences) * static_cast<double>(kv_tiles) * tile_bytes_ / memory_;
+    const double loaded = static_cast<double>(sequences_) * static_cast<double>(work_.kv_tiles) *
+                          tile_bytes_ / memory_;
     return std::max(products, apart * loaded);
   }
-  double merged(std::int64_t parts, double rows) const {
-    const double written = static_cast<double>(parts) * rows * partial_row_bytes_;
+  double merged(std::int64_t parts) const {
+    const double written = static_cast<double>(parts) * work_.rows * work_.row_bytes;
     return rates_.merge + rates_.merge_part * static_cast<double>(parts) + 2 * written / memory_;
   }
 
   MlaRates rates_;
+  SplitWork work_;
+  std::int64_t sequences_;
   std::int64_t workers_;
   double memory_;  // bytes per microsecond
-  double partial_row_bytes_;
   double tile_bytes_;
   double tile_time_;
 };
@@ -92,12 +88,11 @@ std::int64_t sequences_of(const SpecFacts& spec, const LaunchShapes& shapes) {
 }
 
 /// The uniform splits that take the least time, where the spec leaves it to the launch.
-std::int32_t uniform_partitions(const SplitTimes& times, const SplitWork& work,
-                                std::int64_t sequences) {
+std::int32_t uniform_partitions(const SplitTimes& times, const SplitWork& work) {
   std::int64_t best = 1;
-  double least = times.of(1, work.tiles, sequences, work.kv_tiles, work.rows);
+  double least = times.of(1);
   for (std::int64_t parts = 2, most = most_partitions(work); parts <= most; ++parts) {
-    const double time = times.of(parts, work.tiles, sequences, work.kv_tiles, work.rows);
+    const double time = times.of(parts);
     if (time >= least) continue;
     best = parts;
     least = time;
@@ -119,21 +114,19 @@ PartitionChoice mla_partitions(const MlaTiles& tiles, const MlaRates& rates,
   const SpecFacts& spec = *tiles.spec;
   if (const auto fixed = fixed_partitions(spec, shapes)) return {*fixed, *fixed};
   const SplitWork work = work_of(tiles, shapes);
-  const SplitTimes times(tiles, rates, device);
-  const std::int64_t sequences = sequences_of(spec, shapes);
-  const std::int32_t even = uniform_partitions(times, work, sequences);
+  const SplitTimes times(tiles, rates, device, work, sequences_of(spec, shapes));
+  const std::int32_t even = uniform_partitions(times, work);
   if (!tiles.stream_k) return {even, even};
   const auto team = static_cast<std::int32_t>(m_tiles_of(tiles, shapes) * packs_of(spec));
   const std::int32_t workers = workers_of(tiles, device);
   PartitionChoice best{even, even};
-  double least = times.of(even, work.tiles, sequences, work.kv_tiles, work.rows);
+  double least = times.of(even);
   for (std::int32_t parts = 1; tiles.cluster_reduces && 2 * parts * work.tiles <= workers;
        ++parts) {
     if (2 * parts > work.kv_tiles) break;
     const PartitionChoice cluster_reduced{parts, parts, true};
     const bool asks = sequence_ranges(work, cluster_reduced, shapes.batch, team, workers).team > 0;
-    const double time = times.cluster_reduced(parts, work.tiles, sequences, work.kv_tiles,
-                                              work.rows, asks || parts > 1);
+    const double time = times.cluster_reduced(parts, asks || parts > 1);
     if (time >= least) continue;
     best = cluster_reduced;
     least = time;

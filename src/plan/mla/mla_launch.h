@@ -6,7 +6,6 @@
 #include "attnjit/launch.h"
 #include "plan/launch/family_launch.h"
 #include "plan/mla/mla_tiles.h"
-#include "spec/spec_facts.h"
 
 namespace attnjit {
 

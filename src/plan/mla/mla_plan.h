@@ -13,7 +13,6 @@
 #include "plan/kernel/knobs.h"
 #include "plan/kernel/memory_layout.h"
 #include "plan/mla/mla_tiles.h"
-#include "spec/spec_facts.h"
 
 namespace attnjit {
 

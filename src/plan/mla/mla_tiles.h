@@ -34,10 +34,8 @@ struct MlaTiles {
   int upcast_blocks = 0;     ///< of a row of K, from its first on: e4m3 that become 16-bit
   bool stream_k =
       false;  ///< those that choose how deal out stream-K ranges of KV tiles to teams of CTAs
-  bool cluster_reduces =
-      false;  ///< launches may give two CTAs half of each part, which they reduce
-  bool clusters_for_l2 =
-      false;                ///< CTAs of the same keys form clusters of two, for L2's sake alone
+  bool cluster_reduces = false;  ///< launches may give two CTAs half of each part to reduce
+  bool clusters_for_l2 = false;  ///< CTAs of the same keys form clusters of two, for L2 alone
   bool pair_tiles = false;  ///< later rows see more keys: a CTA takes long and short tiles in pairs
   int l2_bytes = 256;       ///< that L2 fetches for a copy of K, at least
   int num_stages = 0;       ///< K tiles in shared memory, and as many V tiles of their own

@@ -64,18 +64,24 @@ void corner(GlyphRow& row, int column, std::string_view alone, std::string_view 
   row.put(column, row.is_blank(column) ? alone : joined);
 }
 
-void box(GlyphRow& top, GlyphRow& middle, GlyphRow& bottom, int left, int right,
-         const std::string& label) {
-  top.fill(left + 1, right, "─");
-  bottom.fill(left + 1, right, "─");
-  corner(top, left, "┌", "┬");
-  corner(bottom, left, "└", "┴");
-  corner(top, right, "┐", "┬");
-  corner(bottom, right, "┘", "┴");
-  middle.put(left, "│");
-  middle.put(right, "│");
-  centre(middle, left, right, label);
-}
+// Boxes beside one another.
+struct BoxRow {
+  explicit BoxRow(int width) : top(width), middle(width), bottom(width) {}
+
+  void add(int left, int right, const std::string& label) {
+    top.fill(left + 1, right, "─");
+    bottom.fill(left + 1, right, "─");
+    corner(top, left, "┌", "┬");
+    corner(bottom, left, "└", "┴");
+    corner(top, right, "┐", "┬");
+    corner(bottom, right, "┘", "┴");
+    middle.put(left, "│");
+    middle.put(right, "│");
+    centre(middle, left, right, label);
+  }
+
+  GlyphRow top, middle, bottom;
+};
 
 }  // namespace
 
@@ -84,10 +90,8 @@ std::string draw_memory_map(const std::vector<MapCell>& cells, const std::vector
   if (total <= 0 || width < 2) return {};
   const Scale scale{total, width};
   GlyphRow ruler(width + 12);
-  GlyphRow top(width);
-  GlyphRow middle(width);
-  GlyphRow bottom(width);
-  middle.fill(0, width, "░");
+  BoxRow boxes(width);
+  boxes.middle.fill(0, width, "░");
   int ruler_end = 0;
   auto mark = [&](std::int64_t position) {
     const int column = scale.column(position);
@@ -101,22 +105,20 @@ std::string draw_memory_map(const std::vector<MapCell>& cells, const std::vector
     const int right = scale.column(cell.begin + cell.size);
     if (right <= left) continue;
     mark(cell.begin);
-    middle.fill(left + 1, right, " ");
-    box(top, middle, bottom, left, right, cell.label);
+    boxes.middle.fill(left + 1, right, " ");
+    boxes.add(left, right, cell.label);
   }
   if (!cells.empty()) mark(cells.back().begin + cells.back().size);
-  std::string text =
-      ruler.line(indent) + top.line(indent) + middle.line(indent) + bottom.line(indent);
+  std::string text = ruler.line(indent) + boxes.top.line(indent) + boxes.middle.line(indent) +
+                     boxes.bottom.line(indent);
   if (overlays.empty()) return text;
-  GlyphRow overlay_top(width);
-  GlyphRow overlay_middle(width);
-  GlyphRow overlay_bottom(width);
+  BoxRow under(width);
   for (const MapCell& overlay : overlays) {
     const int left = scale.column(overlay.begin);
     const int right = std::max(scale.column(overlay.begin + overlay.size), left + 1);
-    box(overlay_top, overlay_middle, overlay_bottom, left, right, overlay.label);
+    under.add(left, right, overlay.label);
   }
-  return text + overlay_middle.line(indent) + overlay_bottom.line(indent);
+  return text + under.middle.line(indent) + under.bottom.line(indent);
 }
 
 }  // namespace attnjit

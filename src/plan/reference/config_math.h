@@ -2,6 +2,7 @@
 // Integer arithmetic of the reference configurations.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 namespace attnjit {
@@ -11,13 +12,6 @@ constexpr std::int64_t align_up(std::int64_t a, std::int64_t b) { return ceil_di
 /// The multiple of b at or below a; 0 where a is negative.
 constexpr std::int64_t align_down(std::int64_t a, std::int64_t b) { return a < 0 ? 0 : a / b * b; }
 
-/// The largest power of two at or below a; 0 for 0 and less.
-constexpr std::int64_t power_of_two_floor(std::int64_t a) {
-  std::int64_t power = 0;
-  for (std::int64_t next = 1; next <= a; next *= 2) power = next;
-  return power;
-}
-
 /// Where a depth is cut: beyond any that fits shared memory, and far from where a product of sizes
 /// overflows.
 inline constexpr std::int64_t kMaxDepth = std::int64_t{1} << 31;
@@ -26,7 +20,7 @@ inline constexpr std::int64_t kMaxDepth = std::int64_t{1} << 31;
 constexpr std::int64_t fit_tile_to_pages(std::int64_t tile, std::int64_t page_size) {
   if (tile <= 0 || page_size <= 0) return tile;
   if (page_size % tile == 0 || tile % page_size == 0) return tile;
-  return power_of_two_floor(tile);
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(tile)));
 }
 
 }  // namespace attnjit

@@ -157,11 +157,11 @@ std::int64_t Fa4Config::num_mbarriers() const {
   return kFixedBarriers + 2 * num_pv_stages + (num_qo() == 2 ? num_qk_stages : 0) + k + v;
 }
 
-Fa4Config Fa4Config::with_num_qo(std::int64_t num_qo, std::int64_t pinned_qk_stages) const {
+Fa4Config Fa4Config::switch_1q_config() const {
   Args changed = args;
-  changed.num_qo = num_qo;
+  changed.num_qo = 1;
   changed.pair_cta = false;
-  changed.pinned_qk_stages = pinned_qk_stages;
+  changed.pinned_qk_stages = num_qk_stages;
   return Fa4Config(changed);
 }
 

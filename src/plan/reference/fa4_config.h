@@ -66,10 +66,9 @@ struct Fa4Config {
 
   std::int64_t MMA_M() const { return pair_cta ? 256 : 128; }        ///< rows of one MMA
   std::int64_t BM() const { return num_qo() == 2 ? 256 : MMA_M(); }  ///< query rows per CTA
-  std::int64_t BK0() const {
-    return padded_qk_depth / num_qk_stages;
-  }                                        ///< columns of a staged K tile
-  std::int64_t BK1() const { return BN; }  ///< rows of a V tile
+  /// Columns of a staged K tile, and rows of a V tile.
+  std::int64_t BK0() const { return padded_qk_depth / num_qk_stages; }
+  std::int64_t BK1() const { return BN; }
   bool fuse_gqa() const { return group > 1 && MMA_M() % group == 0 && !args.is_mla; }
   std::int64_t num_kv_heads() const { return group > 0 ? num_q_heads / group : 0; }
   std::int64_t TMEM_S1() const { return BN; }
@@ -119,11 +118,9 @@ struct Fa4Config {
   /// mbarriers of FA4MiscMBars: S and C hand-offs, Q1 sync (2Q), the K and V rings, O.
   std::int64_t num_mbarriers() const;
 
-  /// The same inputs, one CTA, with 1 or 2 query tiles.
-  Fa4Config with_num_qo(std::int64_t num_qo, std::int64_t pinned_qk_stages = 0) const;
   /// The 1Q variant that a 2Q kernel may branch to: its num_qk_stages are this one's, so that the
   /// tensor maps are too.
-  Fa4Config switch_1q_config() const { return with_num_qo(1, num_qk_stages); }
+  Fa4Config switch_1q_config() const;
   bool can_switch_to_1q() const;
   /// Dynamic shared memory of a launch: the larger of both variants where it may switch.
   std::int64_t launch_smem_used() const;

@@ -148,11 +148,9 @@ Json depth512_json(const AttentionSpec& spec, const PlanOptions& options) {
   json["qkv_dtype"] = std::string(to_string(config.args.qkv_dtype));
   add_members(config, json, MEMBER(num_q_heads), MEMBER(num_kv_heads), MEMBER(group),
               MEMBER(qk_depth), MEMBER(ov_depth));
-  json["page_size"] = config.args.page_size;
-  add_members(config, json, MEMBER(swizzle_mode));
-  json["swizzle_bytes"] = config.swizzle_mode;
-  json["pair_cta"] = true;
-  add_members(config, json, MEMBER(cta_group), MEMBER(split_o));
+  add_members(config, json, std::pair{"page_size", config.args.page_size}, MEMBER(swizzle_mode),
+              std::pair{"swizzle_bytes", config.swizzle_mode}, std::pair{"pair_cta", true},
+              MEMBER(cta_group), MEMBER(split_o));
   add_tile(json, config);
   add_members(config, json, MEMBER(num_kv_stages), MEMBER(num_qk_stages), MEMBER(v_cols_per_cta),
               MEMBER(k_rows_per_cta), MEMBER(TMEM_O), MEMBER(TMEM_O_hi), MEMBER(TMEM_S_even),
@@ -190,12 +188,11 @@ void add_fa4(Json& json, const Fa4Config& config) {
   json["rope_dtype"] = name_or_null(config.args.rope_dtype);
   json["scale_dtype"] = name_or_null(config.args.scale_dtype);
   add_members(config, json, MEMBER(num_q_heads), MEMBER(num_kv_heads), MEMBER(group),
-              MEMBER(qk_depth), MEMBER(ov_depth), MEMBER(padded_qk_depth), MEMBER(padded_ov_depth));
-  json["page_size"] = config.args.page_size;
-  json["is_mla"] = config.args.is_mla;
-  add_members(config, json, MEMBER(swizzle_mode));
-  json["swizzle_bytes"] = config.swizzle_mode;
-  add_members(config, json, MEMBER(num_qo), MEMBER(pair_cta), MEMBER(cta_group));
+              MEMBER(qk_depth), MEMBER(ov_depth), MEMBER(padded_qk_depth), MEMBER(padded_ov_depth),
+              std::pair{"page_size", config.args.page_size},
+              std::pair{"is_mla", config.args.is_mla}, MEMBER(swizzle_mode),
+              std::pair{"swizzle_bytes", config.swizzle_mode}, MEMBER(num_qo), MEMBER(pair_cta),
+              MEMBER(cta_group));
   add_tile(json, config);
   add_members(config, json, MEMBER(TMEM_S0), MEMBER(TMEM_S1), MEMBER(TMEM_P0), MEMBER(TMEM_P1),
               MEMBER(TMEM_C0), MEMBER(TMEM_C1), MEMBER(TMEM_O0), MEMBER(TMEM_O1), MEMBER(tmem_used),

@@ -150,8 +150,7 @@ Result<std::int64_t> sm100_choose_keys(const SpecFacts& spec, const Fa4Config& c
   const std::int64_t dividing = most_that(divides_blocks);
   lower(dividing,
         fmt::format("{} keys divide a block of the mask's map, {} do not", dividing, keys));
-  const std::optional<std::int64_t> asked = tuned.BN;
-  if (asked) {
+  if (const std::optional<std::int64_t> asked = tuned.BN) {
     const std::int64_t most =
         std::min(most_upcast_keys(spec), align_down(256 - config.padded_ov_depth, 32));
     if (*asked < 64 || *asked > most || *asked % kColumnBatch != 0) {

@@ -15,11 +15,6 @@
 namespace attnjit {
 namespace {
 
-template <class Enum, std::size_t kSize>
-std::string_view name_in(const std::array<std::string_view, kSize>& names, Enum value) {
-  return names.at(static_cast<std::size_t>(value));
-}
-
 using Json = nlohmann::ordered_json;
 
 #define OVERLAY(name) ATTNJIT_MEMBER(Sm100Overlay, name)
@@ -55,13 +50,13 @@ std::string_view to_string(Sm100Role::Id id) {
   static constexpr std::array<std::string_view, 9> kNames{"softmax",    "softmax 0", "softmax 1",
                                                           "correction", "mma",       "load",
                                                           "store",      "scheduler", "upcast"};
-  return name_in(kNames, id);
+  return kNames.at(static_cast<std::size_t>(id));
 }
 
 std::string_view to_string(MapAxis axis) {
   static constexpr std::array<std::string_view, 8> kNames{"depth", "group",    "head", "kv_head",
                                                           "row",   "page_row", "page", "batch"};
-  return name_in(kNames, axis);
+  return kNames.at(static_cast<std::size_t>(axis));
 }
 
 void add_sm100(const SpecFacts& /*spec*/, const Sm100Plan& plan, Json& json) {

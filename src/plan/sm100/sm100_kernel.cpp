@@ -6,7 +6,6 @@
 #include "plan/kernel/constants.h"
 #include "plan/kernel/forward_support.h"
 #include "plan/kernel/partials.h"
-#include "plan/kernel/sequence.h"
 #include "plan/kernel/signature.h"
 #include "plan/map/map_plan.h"
 #include "plan/sm100/sm100_plan.h"
@@ -48,9 +47,7 @@ void add_rings(const Sm100Variant& body, const std::string& suffix, Constants& c
 
 // Rows of a box of K or V; 0 where there are none.
 std::int64_t box_rows(const Sm100Plan& sm100) {
-  const auto map =
-      std::find_if(sm100.tensor_maps.begin(), sm100.tensor_maps.end(),
-                   [](const Sm100TensorMap& one) { return one.id == TensorMapId::kK; });
+  const auto map = std::ranges::find(sm100.tensor_maps, TensorMapId::kK, &Sm100TensorMap::id);
   return map == sm100.tensor_maps.end() ? 0 : map->box.at(2);
 }
 

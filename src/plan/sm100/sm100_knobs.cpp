@@ -40,8 +40,7 @@ Result<Sm100Tuning> Sm100Tuning::read(const TuningValues* values, bool one_tile)
   if (values == nullptr) return tuning;
   for (const TuningValues::value_type& choice : *values) {
     const std::string& name = choice.first;
-    const auto* knob = std::find_if(std::begin(kSm100Knobs), std::end(kSm100Knobs),
-                                    [&](const Sm100Knob& one) { return one.name == name; });
+    const auto* knob = std::ranges::find(kSm100Knobs, name, &Sm100Knob::name);
     if (knob == std::end(kSm100Knobs) || !applies(*knob, one_tile)) {
       std::set<std::string_view> names;
       for (const Sm100Knob& one : kSm100Knobs) {
@@ -68,8 +67,7 @@ Status Sm100Tuning::take(Choice Sm100Tuning::*choice, std::int64_t least, std::i
 }
 
 Error bad_choice_of(Sm100Tuning::Choice Sm100Tuning::*choice, std::string message) {
-  const auto* knob = std::find_if(std::begin(kSm100Knobs), std::end(kSm100Knobs),
-                                  [&](const Sm100Knob& one) { return one.choice == choice; });
+  const auto* knob = std::ranges::find(kSm100Knobs, choice, &Sm100Knob::choice);
   return make_error(ErrorCode::kInvalid, std::move(message), fmt::format("tuning.{}", knob->name));
 }
 

@@ -47,13 +47,17 @@ std::pair<std::int64_t, std::int64_t> steps_of(MapAxis axis, const TensorView& t
 }
 
 // A tensor map by the plan's axes.
-void describe(const Sm100TensorMap& map, const TensorView& tensor, std::int64_t group,
+void describe(const KernelPlan& plan, const LaunchTensors& tensors, TensorMapId id,
               TensorMapDescription& description) {
+  const Sm100TensorMap& map = *std::ranges::find(plan.sm100->tensor_maps, id, &Sm100TensorMap::id);
+  const TensorMapId viewed = viewed_by(tensors, id);
+  const TensorView& tensor = tensor_of(tensors, viewed);
   const bool grouped = std::ranges::find(map.axes, MapAxis::kGroup) != map.axes.end();
+  description.id = buffer_of(plan, viewed);
   description.dtype = tensor.dtype;
   description.swizzle = map.swizzle;
   for (std::size_t i = 0; i < map.axes.size(); ++i) {
-    const auto [extent, stride] = steps_of(map.axes[i], tensor, grouped ? group : 1);
+    const auto [extent, stride] = steps_of(map.axes[i], tensor, grouped ? plan.spec->group : 1);
     description.dims.push_back(static_cast<std::uint64_t>(extent));
     if (i > 0) {
       description.strides.push_back(static_cast<std::uint64_t>(stride * tensor.element_bytes()));
@@ -61,16 +65,6 @@ void describe(const Sm100TensorMap& map, const TensorView& tensor, std::int64_t 
     description.box.push_back(static_cast<std::uint32_t>(map.box[i]));
     description.element_strides.push_back(1);
   }
-}
-
-void describe(const KernelPlan& plan, const LaunchTensors& tensors, TensorMapId id,
-              TensorMapDescription& description) {
-  const std::vector<Sm100TensorMap>& maps = plan.sm100->tensor_maps;
-  const auto map = std::find_if(maps.begin(), maps.end(),
-                                [&](const Sm100TensorMap& one) { return one.id == id; });
-  const TensorMapId viewed = viewed_by(tensors, id);
-  describe(*map, tensor_of(tensors, viewed), plan.spec->group, description);
-  description.id = buffer_of(plan, viewed);
 }
 
 // The query tiles of a head, whose rows are positions, all sequences together.

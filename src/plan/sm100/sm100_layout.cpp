@@ -258,13 +258,13 @@ void share_small_regions(Sm100Variant& a, Sm100Variant& b) {
 void add_tensor_maps(Sm100Plan& plan) {
   const SpecFacts& spec = *plan.spec;
   const Sm100Variant& variant = plan.variants.front();
-  const std::int64_t swizzle_bytes = plan.swizzle_bytes;
   const Dtype dtype = spec.qkv_dtype;
-  const std::int64_t columns = swizzle_bytes / size_of(spec.qkv_dtype);
+  const int swizzle = static_cast<int>(plan.swizzle_bytes);
+  const std::int64_t columns = swizzle / size_of(dtype);
   const bool separate_rope = variant.rope_depth() > 0 && spec.separate_rope;
   const std::int64_t qk_columns = separate_rope ? variant.padded_ov_depth : variant.padded_qk_depth;
   const auto rows_map = [&](TensorMapId id, Dtype element, std::int64_t box_columns,
-                            std::int64_t all_columns, int swizzle) {
+                            std::int64_t all_columns, int swizzle_bytes) {
     std::vector<MapAxis> axes{MapAxis::kDepth, MapAxis::kHead, MapAxis::kRow};
     std::vector<std::int64_t> box{box_columns, 1, variant.q_tile_rows()};
     if (variant.fuse_gqa) {
@@ -275,11 +275,11 @@ void add_tensor_maps(Sm100Plan& plan) {
       axes.push_back(MapAxis::kBatch);
       box.push_back(1);
     }
-    plan.tensor_maps.push_back({id, element, std::move(axes), std::move(box), swizzle,
+    plan.tensor_maps.push_back({id, element, std::move(axes), std::move(box), swizzle_bytes,
                                 ceil_div(all_columns, box_columns)});
   };
   const auto kv_map = [&](TensorMapId id, Dtype element, std::int64_t box_columns,
-                          std::int64_t all_columns, std::int64_t rows, int swizzle) {
+                          std::int64_t all_columns, std::int64_t rows, int swizzle_bytes) {
     if (spec.copies_rows || spec.upcasts_kv) return;
     const bool paged = spec.page_size > 0;
     const std::int64_t box_rows = paged ? std::gcd(spec.page_size, variant.k_rows_per_cta()) : rows;
@@ -289,17 +289,16 @@ void add_tensor_maps(Sm100Plan& plan) {
          {MapAxis::kDepth, MapAxis::kKvHead, paged ? MapAxis::kPageRow : MapAxis::kRow,
           paged ? MapAxis::kPage : MapAxis::kBatch},
          {box_columns, 1, box_rows, 1},
-         swizzle,
+         swizzle_bytes,
          ceil_div(all_columns, box_columns) * (rows / box_rows)});
   };
-  const int swizzle = static_cast<int>(swizzle_bytes);
   rows_map(TensorMapId::kQ, dtype, columns, qk_columns, swizzle);
   kv_map(TensorMapId::kK, dtype, columns, qk_columns / variant.num_qk_stages,
          variant.k_rows_per_cta(), swizzle);
   if (separate_rope) {
     const Dtype rope = *spec.rope_dtype;
-    const int rope_swizzle = size_of(*spec.rope_dtype) == 1 ? 64 : 128;
-    const std::int64_t rope_columns = rope_swizzle / size_of(*spec.rope_dtype);
+    const int rope_swizzle = size_of(rope) == 1 ? 64 : 128;
+    const std::int64_t rope_columns = rope_swizzle / size_of(rope);
     rows_map(TensorMapId::kQRope, rope, rope_columns, variant.rope_depth(), rope_swizzle);
     kv_map(TensorMapId::kKRope, rope, rope_columns, variant.rope_depth(), variant.k_rows_per_cta(),
            rope_swizzle);

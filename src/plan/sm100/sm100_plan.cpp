@@ -23,7 +23,7 @@ namespace {
 Result<Sm100Plan> plan_single_accumulator(const ResolvedSpec& resolved, ConfigKind kind,
                                           const Sm100Tuning& tuned) {
   const SpecFacts& spec = resolved;
-  const PlanOptions options = sm100_options(resolved, tuned);
+  PlanOptions options = sm100_options(resolved, tuned);
   if (options.num_qo.value_or(1) != 1) {
     const char* nothing_left = spec.ov_depth > 192 ? "S no tensor memory"
                                : spec.upcasts_kv   ? "the upcasting no registers"
@@ -40,13 +40,12 @@ Result<Sm100Plan> plan_single_accumulator(const ResolvedSpec& resolved, ConfigKi
   Sm100LayoutRequest tile(spec, plan);
   tile.num_qo = 1;
   tile.pair_cta = pair;
-  plan.cluster = tile.pair_cta ? 2 : 1;
-  const std::int64_t reference_swizzle = depth512_args(spec, options).swizzle_mode;
-  PlanOptions chosen = options;
-  chosen.pair_cta = tile.pair_cta;
-  tile.swizzle_bytes = sm100_swizzle(spec, chosen).value_or(reference_swizzle);
+  plan.cluster = pair ? 2 : 1;
+  options.pair_cta = pair;
+  tile.swizzle_bytes =
+      sm100_swizzle(spec, options).value_or(depth512_args(spec, options).swizzle_mode);
   plan.swizzle_bytes = tile.swizzle_bytes;
-  tile.BN = sm100_single_accumulator_keys(tile.pair_cta);
+  tile.BN = sm100_single_accumulator_keys(pair);
   const Result<Sm100SplitOfP> split_p = sm100_choose_split_of_p(spec, tile.BN, tuned);
   if (!split_p) return split_p.error();
   tile.split_p = *split_p;
@@ -132,34 +131,29 @@ Result<Sm100Plan> plan_dual_accumulator(const ResolvedSpec& resolved, ConfigKind
     return sm100_unsupported("{} K/V stages fit the shared memory; the least is 2",
                              main.num_kv_stages);
   }
+  plan.variants.push_back(std::move(main));
   // The 1Q sibling shares its code: its ring is of the same kind, its K is staged alike, and the
   // barriers are one list.
-  std::optional<Sm100Variant> sibling;
-  Sm100Ring sibling_ring;
   // NOTE: where partitions have fixed keys a row's bits are its own: a warpgroup has a query tile
   // to itself in every launch.
   if (tile.num_qo == 2 && !config.pair_cta && config.qk_depth <= 256 && spec.partition_keys == 0) {
     Sm100LayoutRequest one = tile;
     one.num_qo = 1;
-    one.max_qk_stages = main.num_qk_stages;
+    one.max_qk_stages = plan.variants.front().num_qk_stages;
     one.exact_qk_stages = true;
     one.barrier_num_qo = 2;
-    sibling_ring = sm100_choose_ring(one, ring.fused);
+    const Sm100Ring sibling_ring = sm100_choose_ring(one, ring.fused);
     Sm100LayoutRequest both = tile;
     both.barrier_stages = one.barrier_stages = std::max(ring.stages(), sibling_ring.stages());
     Sm100Variant two = lay_out_fa4(both, ring.slots, ring.fused, ring.qk_stages);
-    sibling = lay_out_fa4(one, sibling_ring.slots, sibling_ring.fused, sibling_ring.qk_stages);
-    share_small_regions(two, *sibling);
-    if (sibling->num_kv_stages >= 2 && fits(two) && fits(*sibling)) {
-      main = std::move(two);
-    } else {
-      sibling.reset();
+    Sm100Variant sibling =
+        lay_out_fa4(one, sibling_ring.slots, sibling_ring.fused, sibling_ring.qk_stages);
+    share_small_regions(two, sibling);
+    plan.can_switch_to_1q = sibling.num_kv_stages >= 2 && fits(two) && fits(sibling);
+    if (plan.can_switch_to_1q) {
+      plan.variants.front() = std::move(two);
+      plan.variants.push_back(std::move(sibling));
     }
-  }
-  plan.variants.push_back(std::move(main));
-  if (sibling) {
-    plan.can_switch_to_1q = true;
-    plan.variants.push_back(*std::move(sibling));
   }
   Status status = sm100_assign_roles(dual_accumulator_budgets(spec), tuned, plan);
   if (!status) return status.error();

@@ -15,8 +15,7 @@ Status take_budgets(const Sm100Tuning& tuned, int softmax_warpgroups, Sm100Budge
        {std::pair{&Sm100Tuning::softmax_registers, &budgets.softmax},
         std::pair{&Sm100Tuning::correction_registers, &budgets.correction},
         std::pair{&Sm100Tuning::other_registers, &budgets.other}}) {
-    Status status = tuned.take(choice, 24, 256, 8, *target);
-    if (!status) return status;
+    if (Status status = tuned.take(choice, 24, 256, 8, *target); !status) return status;
   }
   const std::int64_t total = 128 * (softmax_warpgroups * budgets.softmax + budgets.correction +
                                     budgets.other + budgets.upcasting);

@@ -94,9 +94,7 @@ std::string sm100_unsupported_reason(const ResolvedSpec& resolved, const Sm100Pl
         "rope part of another type (rope_dtype) beside blocks of {} bytes but {} (swizzle_bytes)",
         sm100.swizzle_bytes, kRopeSwizzleBytes));
   }
-  if (std::string reason = unsupported_partitions(spec); !reason.empty()) {
-    return reason;
-  }
+  if (std::string reason = unsupported_partitions(spec); !reason.empty()) return reason;
   if (spec.partition_keys > 0 && sm100.softmax_warpgroups == 2 && options.num_qo.value_or(2) != 2) {
     return fmt::format(
         "partition_keys takes two query tiles per CTA, of a warpgroup each; num_qo is {}",

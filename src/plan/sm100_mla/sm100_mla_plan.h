@@ -6,7 +6,6 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
-#include "attnjit/launch.h"
 #include "attnjit/tuning.h"
 #include "plan/mla/mla_launch.h"
 #include "plan/mla/mla_plan.h"

@@ -6,7 +6,6 @@
 
 #include "plan/kernel/partials.h"
 #include "plan/launch/row_tiles.h"
-#include "plan/map/map_plan.h"
 #include "plan/sm90/sm90_layout.h"
 #include "plan/sm90/sm90_tiling.h"
 #include "spec/resolved_spec.h"

@@ -5,16 +5,13 @@
 #include <functional>
 
 #include "plan/kernel/partials.h"
-#include "plan/kernel/signature.h"
 #include "plan/launch/arguments.h"
 #include "plan/launch/family_launch.h"
 #include "plan/launch/partitions.h"
 #include "plan/launch/row_tiles.h"
 #include "plan/map/map_plan.h"
-#include "plan/sm90/sm90_layout.h"
 #include "plan/sm90/sm90_plan.h"
 #include "plan/sm90/sm90_tiling.h"
-#include "spec/text.h"
 
 namespace attnjit {
 namespace {

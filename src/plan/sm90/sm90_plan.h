@@ -44,11 +44,10 @@ struct Sm90Plan {
   bool pair_tiles = false;        ///< later rows see more keys: a CTA takes long and short tiles
   bool dynamic_schedule = false;  ///< CTAs take tiles from counters; else each takes every n-th
   bool overlaps = false;  ///< waits for the end of the launch before it: PlannedKernel::overlaps
-  bool block_sparse = false;  ///< KV tiles are listed by what the mask says of each
-  bool block_mask = false;    ///< they are those of a block mask (templates/maps)
-  bool block_mask_bits =
-      false;           ///< which says of blocks that are seen in part which scores are visible
-  bool split = false;  ///< launches may split the keys into partitions
+  bool block_sparse = false;     ///< KV tiles are listed by what the mask says of each
+  bool block_mask = false;       ///< they are those of a block mask (templates/maps)
+  bool block_mask_bits = false;  ///< which says of blocks seen in part which scores are visible
+  bool split = false;            ///< launches may split the keys into partitions
   /// Those that choose how deal out stream-K ranges of KV tiles, as many to each CTA; of sequences
   /// that differ in length (kv_lens) the device finds whether it does.
   bool stream_k = false;

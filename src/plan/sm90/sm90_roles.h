@@ -6,7 +6,6 @@
 
 #include "plan/sm90/sm90_plan.h"
 #include "plan/sm90/sm90_traits.h"
-#include "spec/spec_facts.h"
 
 namespace attnjit {
 

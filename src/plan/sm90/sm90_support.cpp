@@ -54,9 +54,7 @@ std::string sm90_unsupported_reason(const ResolvedSpec& resolved, const Sm90Plan
   }
   // What was asked for and cannot be had is no deviation: those are the planner's own choices.
   const PlanOptions& options = resolved.options();
-  if (options.pair_cta.value_or(false)) {
-    return "sm_90a has no MMA of two CTAs (pair_cta)";
-  }
+  if (options.pair_cta.value_or(false)) return "sm_90a has no MMA of two CTAs (pair_cta)";
   if (options.swizzle_bytes.value_or(128) != 128) {
     return fmt::format(
         "the sm_90a template pads rows to whole 128-byte blocks; swizzle_bytes is {}",

@@ -99,6 +99,8 @@ def checkpoints(folder):
     both_ways = {"use_bidirectional_attention": True, "torch_dtype": "float32"}
     assert types({**GEMMA3, **both_ways}) == {"bf16"}
     assert types({**GEMMA3, "torch_dtype": "float16"}) == {"bf16"}
+    paligemma = {"model_type": "paligemma", "torch_dtype": "float16", "text_config": {"model_type": "gemma2"}}
+    assert types(paligemma) == {"fp16"}
 
 
 def images(folder):
@@ -136,6 +138,12 @@ def refusals(folder):
             (LLAMA, "vllm", ("--kv-cache-dtype", "float16"), "a cache of float16 is not served"),
             ({**LLAMA, "quantization_config": MODELOPT_FP4}, "vllm", (), "a cache of nvfp4 is not served"),
             ({"model_type": "mimo_v2_flash"}, "vllm", (), "backend of its own"),
+            ({**LLAMA, "quantization_config": {**COMPRESSED, "kv_cache_scheme": {**FLOAT8, "type": "int"}}}, "vllm",
+             (), "a cache of int8 is not served"),
+            (LLAMA, "sglang", ("--kv-cache-dtype", "float16"), "a cache of float16 beside a model of bf16"),
+            (LLAMA, "sglang", ("--kv-cache-dtype", "bfloat16"), ""),
+            (DEEPSEEK, "vllm", ("--kv-cache-dtype", "fp8"), ""),
+            ({"model_type": "modernbert"}, "transformers", (), "decoders alone"),
             (listed, "sglang", (), "DSA"), (alibi, "sglang", (), "ALiBi"),
             ({**GEMMA3, "use_bidirectional_attention": True}, "sglang", (), "both ways"),
             ({**LLAMA, "head_dim": 264}, "vllm", (), "qk_depth"),

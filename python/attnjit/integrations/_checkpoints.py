@@ -53,7 +53,8 @@ def cache_of(server: str, model: Dict[str, Any], asked: str, latent: bool) -> Ca
         scheme = _object(quantization.get("kv_cache_scheme"))
         of_heads = scheme.get("strategy") == "attn_head"
         if asked == "auto" and scheme:
-            return Cache("fp8", of_heads)
+            kind = f"{scheme.get('type')}{scheme.get('num_bits')}"
+            return Cache("fp8" if kind == "float8" else kind, of_heads)
         return Cache(asked, of_heads)
     if asked == "auto" and method.startswith("modelopt"):
         return Cache(_of_modelopt(quantization))
@@ -77,7 +78,7 @@ def _of_modelopt(quantization: Dict[str, Any]) -> str:
 UNDIVIDED = ("modernbert",)
 
 #: Architectures whose models of fp16 vLLM runs in bf16.
-_NO_FP16 = ("gemma2", "gemma3_text", "glm4")
+_NO_FP16 = ("gemma2", "gemma3", "gemma3_text", "glm4")
 
 
 def dtype_of(server: str, model: Dict[str, Any]) -> str:
@@ -87,7 +88,7 @@ def dtype_of(server: str, model: Dict[str, Any]) -> str:
         return "bf16" if model["name"].startswith("gemma") else "fp16"
     if server != "vllm":
         return model["dtype"]
-    if model["name"] in _NO_FP16:
+    if model["model_type"] in _NO_FP16:  # and not that of a part of it
         return "bf16"
     encodes = any(one["both_ways"] for one in model["layers"])
     return "fp16" if model["float32"] and encodes else model["dtype"]

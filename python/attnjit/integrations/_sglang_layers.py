@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Dict, List, Optional, Union
 
-from ._layers import _NAMED_ROWS, MOST_ROWS, Layer, Server, mask_of, types_of
+from ._layers import _NAMED_ROWS, MOST_ROWS, SIXTEEN_BITS, Layer, Server, mask_of, types_of
 
 
 NO_LISTS = "lists of keys (DSA) are not served in SGLang"
@@ -21,9 +21,11 @@ def sglang_layer(layer: Layer, architecture: str) -> Layer:
     return replace(layer, window=0) if architecture in _NO_WINDOWS else layer
 
 
-def why_sglang_refuses(layer: Layer, architecture: str) -> Optional[str]:
+def why_sglang_refuses(layer: Layer, server: Server, architecture: str) -> Optional[str]:
     """Why SGLang's backend takes no such layer, whatever the kernels serve; None: it does."""
-    for holds, text in ((layer.topk, NO_LISTS), (layer.alibi, "positions by ALiBi are not served"),
+    for holds, text in ((server.dtype != SIXTEEN_BITS.get(server.cache, server.dtype),
+                         f"a cache of {server.cache} beside a model of {server.dtype} is not served"),
+                        (layer.topk, NO_LISTS), (layer.alibi, "positions by ALiBi are not served"),
                         (layer.both_ways and architecture.startswith("gemma"),
                          "decoders that see both ways are not served")):
         if holds:

@@ -120,7 +120,8 @@ def _refuse_unserved(layer: Layer, server: Server, given: argparse.Namespace,
     """Raises where the server would not start with such a layer of an architecture, as its backend
     does, or because of `sharing`."""
     reason = (why_vllm_refuses(layer, server) or sharing if given.server == "vllm" else
-              why_sglang_refuses(layer, architecture) if given.server == "sglang" else None)
+              why_sglang_refuses(layer, server, architecture) if given.server == "sglang" else
+              "transformers generates with decoders alone" if layer.both_ways else None)
     archs = [given.arch] if given.arch else _ARCHS
     for spec in specs:
         found = [why_not(**{**spec, "arch": arch}) for arch in archs] if reason is None else []
@@ -159,7 +160,8 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
             layer = sglang_layer(layer, model["name"])
         sharing = why_vllm_shares_not(wholes[i % len(wholes)], one["gpus"], given.dcp)
         cache = cache_of(given.server, model, given.kv_cache_dtype, layer.latent > 0)
-        if cache.name in EIGHT_BITS and given.arch is None:
+        decodes = not layer.both_ways or given.server == "sglang"
+        if cache.name in EIGHT_BITS and decodes and not layer.latent and given.arch is None:
             parser().error(f"--arch: is missing, on which a cache of {cache.name} depends; allowed: "
                            f"{', '.join(_ARCHS)}")
         pages = given.page or [64 if layer.latent and for_vllm else _PAGES[given.server]]
@@ -192,10 +194,10 @@ def model_of(given: argparse.Namespace) -> Dict[str, Any]:
     if text is None:
         with open(given.config, encoding="utf-8") as file:
             text = file.read()
-    model = json.loads(done.stdout)
+    model, config = json.loads(done.stdout), json.loads(text.lstrip("\ufeff"))
     kinds = len(model["layers"]) // (2 + given.tp.count(","))
     return {**model, "wholes": model["layers"][:kinds], "layers": model["layers"][kinds:],
-            "quantization": quantization_of(given.config, json.loads(text.lstrip("\ufeff")))}
+            "model_type": config.get("model_type"), "quantization": quantization_of(given.config, config)}
 
 
 def main(arguments: List[str]) -> None:

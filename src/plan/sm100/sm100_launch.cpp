@@ -72,6 +72,11 @@ std::int64_t tiles_of_head(const SpecFacts& spec, const LaunchShapes& shapes, st
   return count_query_tiles(spec, shapes, static_cast<int>(rows), 1);
 }
 
+// Heads, or groups of heads that share tiles: one at least.
+int packs_of(const SpecFacts& spec, const Sm100Variant& body) {
+  return std::max(body.fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads, 1);
+}
+
 // Whether the body with one query tile a CTA does a launch better: it has the rows of one such tile
 // at most, or two tiles per CTA would leave half of the SMs idle (prefer_1q's rule).
 bool prefers_1q(const Sm100Plan& sm100, const SpecFacts& spec, const LaunchShapes& shapes,
@@ -82,9 +87,8 @@ bool prefers_1q(const Sm100Plan& sm100, const SpecFacts& spec, const LaunchShape
   if (shapes.q_len <= one.BM_eff) return true;
   // Parts of the keys fill the SMs.
   if (splits) return false;
-  const std::int64_t heads = two.fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads;
   // NOTE: divided, not multiplied: the product of three 30-bit numbers overflows 64 bits.
-  return tiles_of_head(spec, shapes, two.BM_eff) <= device.sm_count / 2 / heads;
+  return tiles_of_head(spec, shapes, two.BM_eff) <= device.sm_count / 2 / packs_of(spec, two);
 }
 
 /// How a launch cuts the rows.
@@ -105,7 +109,7 @@ QueryTiles query_tiles(const KernelPlan& plan, const LaunchShapes& shapes,
   const bool splits = plan.sm100->split && (!spec.ragged || partitions > 1);
   tiles.one_query = prefers_1q(*plan.sm100, spec, shapes, device, splits);
   tiles.body = tiles.one_query ? &bodies.back() : &bodies.front();
-  tiles.heads = tiles.body->fuse_gqa ? spec.num_kv_heads() : spec.num_q_heads;
+  tiles.heads = packs_of(spec, *tiles.body);
   const std::int64_t rows = tiles.body->BM_eff * plan.sm100->cluster;
   tiles.sequence_tiles = (std::int64_t{shapes.q_len} + rows - 1) / rows;
   tiles.head_tiles = tiles_of_head(spec, shapes, rows);

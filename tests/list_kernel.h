@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of a test's own that walk the device's lists of work, for the emulator.
+// Kernels of a test's own that walk the device's tile lists, for the emulator.
 #pragma once
 
 #include <chrono>

@@ -98,7 +98,7 @@ struct SequenceRanges : SequenceLengths<Config, true, Arguments> {
   }
 };
 
-/// Finds where a CTA's list of work begins. A converged warp. NOTE: by a warp that has its
+/// Finds where a CTA's tile list begins. A converged warp. NOTE: by a warp that has its
 /// registers still: the producer's are few, and would spill.
 template <class Config, class Mask, class Arguments, class Params>
 struct RangeFinder : SequenceRanges<Config, Mask, Arguments, Params> {

@@ -105,10 +105,10 @@ struct LayoutOf {
   static_assert(kCtas == 1 || kCtas == 2, "a CTA multiplies alone, or with another");
 
   /// One softmax warpgroup has the one query tile and all its KV tiles. S has two buffers, which
-  /// the tiles take by turns, and there is one O. What is counted by warpgroups elsewhere is then
-  /// counted by buffers of S.
+  /// the tiles take by turns, and there is a single accumulator. What is counted by warpgroups
+  /// elsewhere is then counted by buffers of S.
   static constexpr bool kSingleAccumulator = Config::kSoftmaxWarpgroups == 1;
-  static_assert(!kSingleAccumulator || Config::kNumQo == 1, "one O is one query tile's");
+  static_assert(!kSingleAccumulator || Config::kNumQo == 1, "it is one query tile's");
   /// Where partitions have fixed keys a row's bits are its own: a warpgroup has a query tile to
   /// itself, also where the other has no rows.
   static constexpr bool kAlwaysTwo = Config::kPartitionTiles > 0 && !kSingleAccumulator;
@@ -380,7 +380,8 @@ struct Smem : CtaMemory<Config> {
   ATTNJIT_DEVICE u32 correction_slot_empty(int warpgroup) const {
     return barrier(Config::kBarC + 2 * warpgroup + 1);
   }
-  /// O of a warpgroup is complete in tensor memory; where there is one O, for the tiles so far.
+  /// O of a warpgroup is complete in tensor memory; where there is a single accumulator, for the
+  /// tiles so far.
   ATTNJIT_DEVICE u32 o_full(int warpgroup) const { return barrier(Config::kBarOProd + warpgroup); }
   /// A chunk of a query tile has landed.
   ATTNJIT_DEVICE u32 q_full(int tile, int chunk) const {

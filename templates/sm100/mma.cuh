@@ -4,9 +4,9 @@
 // With two query tiles a and b, KV tiles n = 0, 1, ..: Sa = Qa K0, Sb = Qb K0; then for each n
 // Oa += Pa Vn, Sa = Qa K(n+1), Ob += Pb Vn, Sb = Qb K(n+1): a softmax has two products' time before
 // the tensor cores need it. With one query tile the warpgroups take KV tiles by turns and the order
-// is the same. With one O its products follow one another: S of the next tile stands between them,
-// so that correction has a product's time to rescale O. Sources: FlashAttention-4 (Dao et al.,
-// 2026); Modular's SM100MHA2Q.
+// is the same. With a single accumulator its products follow one another: S of the next tile stands
+// between them, so that correction has a product's time to rescale O. Sources: FlashAttention-4
+// (Dao et al., 2026); Modular's SM100MHA2Q.
 #pragma once
 
 #include "sm100/pipeline.cuh"

@@ -134,7 +134,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
   const auto slot = [&] {
     return smem.correction_slot(warpgroup, 0, Mask::kBlockSparse ? thread_read_again() & 127 : row);
   };
-  // The phase of the last S, and of its P. Where there is one O, a bit a buffer.
+  // The phase of the last S, and of its P. Where there is a single accumulator, a bit a buffer.
   int parity = Layout::kSingleAccumulator ? 3 : 1;
   int slot_parity = 0;
   [[maybe_unused]] KeyScales<Config, Arguments> key_scales(smem, arguments, warpgroup, row);
@@ -190,7 +190,7 @@ ATTNJIT_DEVICE void softmax(const Smem<Config>& smem, const Tmem<Config>& tmem,
     // instructions.
 #pragma unroll 1
     for (int step = 0; step < steps; ++step, walk.place -= walk.stride) {
-      // Where there is one O, S of the KV tiles lies in two buffers by turns.
+      // Where there is a single accumulator, S of the KV tiles lies in two buffers by turns.
       const int buffer = Layout::kSingleAccumulator ? step & 1 : warpgroup;
       const u32 s_columns = Layout::kSingleAccumulator ? tmem.s(buffer) + lanes : warpgroup_columns;
       const int place = walk.place;

@@ -107,7 +107,8 @@ struct WorkTile {
   ATTNJIT_DEVICE bool ends_past() const {
     return all().count() > 0 && kv_len - first_walked<Config>() * Config::kTileN < Config::kTileN;
   }
-  /// Which KV tiles a softmax warpgroup takes, one a step. Where there is one O it has all.
+  /// Which KV tiles a softmax warpgroup takes, one a step. Where there is a single accumulator it
+  /// has all.
   template <class Config>
   ATTNJIT_DEVICE Walk walk(int warpgroup) const {
     if constexpr (LayoutOf<Config>::kSingleAccumulator) return {seen_0.end - 1, 1, seen_0.count()};

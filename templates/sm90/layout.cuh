@@ -60,7 +60,7 @@ constexpr bool rematerializes() {
   return Config::kRematerializes;
 }
 
-/// Whether the list of work of sequences of one length stands in shared memory while who walks it
+/// Whether the tile list of sequences of one length stands in shared memory while who walks it
 /// loads. Of ranges over sequences it begins there (common/sequence_ranges.cuh).
 template <class Config>
 constexpr bool stashes_cursor() {

@@ -7,7 +7,7 @@
 
 namespace attnjit::sm90 {
 
-/// List: a list of work that goes on by next() (common/cut_list.cuh); the first warp's alone.
+/// List: a tile list that goes on by next() (common/cut_list.cuh); the first warp's alone.
 template <class Config, class List>
 struct PublishedList {
   List list;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sm100Plan of pairs of CTAs, and of the CTAs with one O that prompts of their depths take alone.
+// Sm100Plan of pairs of CTAs, and of the CTAs with a single accumulator that prompts of their
+// depths take alone.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +25,8 @@ TEST(Sm100Plan, PairDoublesTheSoftmaxArrivals) {
   EXPECT_FALSE(result.sm100->can_switch_to_1q);
 }
 
-// Two CTAs compute the prompts of one O: tiles of 128 keys, whose two S leave Q no tensor memory.
+// Two CTAs compute the prompts of a single accumulator: tiles of 128 keys, whose two S leave Q no
+// tensor memory.
 TEST(Sm100Plan, PairsOfCtasWithSingleAccumulators) {
   for (const Dtype dtype : {Dtype::kBf16, Dtype::kE4m3}) {
     for (const auto& [qk_depth, ov_depth] :
@@ -172,7 +174,7 @@ TEST(Sm100Plan, SingleAccumulator) {
     EXPECT_EQ(body.tmem[2].size, body.padded_ov_depth);
     EXPECT_EQ(body.tmem[3].region, Region::kQ);
     EXPECT_EQ(body.tmem[3].size, body.qk_mma_depth / 2);
-    check_plan(result, "one O");
+    check_plan(result, "a single accumulator");
   }
   AttentionSpec fixed = dense(256);
   fixed.partition_keys = 192;

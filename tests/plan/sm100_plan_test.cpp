@@ -97,7 +97,7 @@ TEST(Sm100Plan, OneWorkTileHasNoBarriersForTheNext) {
                    {"causal", plan_of(causal(128)), true, true},
                    {"a block of O for each query tile", plan_of(causal(64)), true, false},
                    {"O over Q", plan_of(causal(192)), true, false},
-                   {"one O", plan_of(pages), true, false},
+                   {"a single accumulator", plan_of(pages), true, false},
                    {"tuned", plan_of(causal(64), {}, &walks), false, true},
                    {"published", plan_of(keys), false, true}};
   for (const auto& one : all) {

@@ -67,7 +67,7 @@ TEST(Sm90Plan, E4m3SumsRowsByProduct) {
       EXPECT_EQ(sm90.producer_registers, depth > 96 && depth <= 128 ? 32 : 56) << depth;
     }
     EXPECT_EQ(sm90.smem.begin_of(Region::kOnes) > 0, depth <= 128 || depth > 192) << depth;
-    // Who has 32 registers keeps the list of work tiles elsewhere.
+    // Who has 32 registers keeps the tile list elsewhere.
     EXPECT_EQ(sm90.smem.begin_of(Region::kCursors) > 0, depth > 96 && depth <= 128) << depth;
 
     spec.return_lse = true;

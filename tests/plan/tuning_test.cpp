@@ -157,7 +157,7 @@ TEST(Tuning, QueryTilesOfACta) {
   EXPECT_EQ(constants_of(plan_of(dense(128), {}, &two)), constants_of(plan_of(dense(128))));
   // The caller's goes first.
   EXPECT_EQ(plan_of(dense(128), asked, &two).sm100->variants.front().num_qo, 1);
-  // Refused by name: a query tile for each warpgroup, pairs, and one O.
+  // Refused by name: a query tile for each warpgroup, pairs, and a single accumulator.
   AttentionSpec split = dense(128);
   split.partition_keys = 512;
   const Tuning in_pairs = tuning_of(R"({"num_qo": 1, "pair_cta": 1})", "{}");
@@ -335,7 +335,8 @@ TEST(Tuning, IllegalChoicesAreErrors) {
   EXPECT_TRUE(plan(split, {}, &tuning));
 }
 
-// The kernel with one O: 168 registers for each of 384 threads are what its roles share.
+// The kernel with a single accumulator: 168 registers for each of 384 threads are what its roles
+// share.
 TEST(Tuning, SingleAccumulator) {
   const auto plan_with = [](const char* choose) {
     const Tuning tuning = tuning_of(choose, R"({"qk_depth": 256})");

@@ -39,7 +39,7 @@ class Sm100PartsOfP : public KernelTest {
             {"K and V are upcast", upcast},
             {"scores are modified", capped},
             {"one O of a pair", in_pairs},
-            {"one O", alone}};
+            {"a single accumulator", alone}};
   }
 
   static void expect_passes(const std::string& choose) {

@@ -34,7 +34,7 @@ class Sm100Persistent : public KernelTest {
         {"O of f32, of two blocks", 64, 64, Dtype::kBf16, Dtype::kF32},
         {"O of e4m3, of part of a block", 80, 80, Dtype::kBf16, Dtype::kE4m3},
         {"O over Q", 192, 192, Dtype::kBf16, Dtype::kBf16},
-        {"one O", 256, 256, Dtype::kBf16, Dtype::kBf16}};
+        {"a single accumulator", 256, 256, Dtype::kBf16, Dtype::kBf16}};
     for (const Case& one : some_of(all)) {
       SCOPED_TRACE(one.what);
       AttentionSpec spec;

@@ -298,7 +298,7 @@ const std::vector<Row>& rows() {
       {"bf16 to f32", kBf, 128, 128, 1, 1, "null", "identity", {1, 141, 150, 1}, {"lse", "f32-out"}},
       {"fp16 to e4m3, one query tile", kFp, 64, 64, 4, 4, "causal", "identity", {2, 30, 300, 1}, {"lse", "e4m3-out", "1q"}},
       {"bf16 to f32, depth 192", kBf, 192, 192, 1, 1, "causal", "identity", {1, 141, 150, 1}, {"lse", "f32-out"}},
-      // e4m3 K and V beside a Q of 16 bits, which are upcast: two query tiles and one, and one O.
+      // e4m3 K and V beside a Q of 16 bits, which are upcast: two query tiles and one, and a single accumulator.
       {"e4m3 K and V", kBf, 128, 128, 1, 1, "null", "identity", {1, 141, 300, 1}, {"lse", "kv-e4m3"}},
       {"e4m3 K and V, causal, group", kBf, 128, 128, 4, 2, "causal", "identity", {2, 141, 300, 1}, {"lse", "kv-e4m3", "head"}},
       {"e4m3 K and V, one query tile", kFp, 64, 64, 2, 2, "window", "identity", {1, 40, 400, 1}, {"lse", "kv-e4m3", "tensor", "1q"}},
@@ -312,7 +312,7 @@ const std::vector<Row>& rows() {
       {"e4m3 K and V, softcap, to e4m3", kFp, 128, 128, 4, 4, "causal", "softcap", {2, 50, 150, 1}, {"lse", "kv-e4m3", "head", "e4m3-out"}},
       {"e4m3 K and V, no key", kBf, 128, 128, 1, 1, "causal", "identity", {2, 141, 0, 1}, {"lse", "kv-e4m3", "head"}},
       {"e4m3 K and V, sm_103a", kBf, 128, 128, 1, 1, "causal", "identity", {1, 141, 300, 1}, {"lse", "103", "kv-e4m3", "tensor"}},
-      // Pairs of CTAs, of 512 rows, or of 256 with one O.
+      // Pairs of CTAs, of 512 rows, or of 256 with a single accumulator.
       {"pair", kBf, 128, 128, 1, 1, "null", "identity", {1, 600, 300, 2}, {"lse", "pair"}},
       {"pair, causal, sink", kBf, 128, 128, 2, 1, "causal", "identity", {1, 300, 400, 148}, {"lse", "pair", "sink"}},
       {"pair, causal, more queries than keys", kFp, 128, 128, 1, 1, "causal", "identity", {1, 600, 200, 148}, {"lse", "pair"}},
@@ -545,7 +545,8 @@ ProofShape random_shape(Draw& draw, const AttentionSpec& spec) {
 std::vector<ProofCase> named_cases() {
   std::vector<ProofCase> all;
   for (const Row& row : rows()) all.push_back(case_of(row));
-  // All of it again by the kernel with one O, and what has 16 bits by that of head_dim above 256.
+  // All of it again by the kernel with a single accumulator, and what has 16 bits by that of
+  // head_dim above 256.
   for (const int depth : {256, 512}) {
     for (const Row& row : rows()) {
       if (row.qk_depth != row.ov_depth || (row.qk_depth != 64 && row.qk_depth != 128)) continue;

@@ -183,7 +183,7 @@ TEST_F(Sm90EightBit, RowsOfListsAreSummedByProduct) {
 }
 
 // Two bodies have 160 and 200 registers a consumer. ptxas found no room for O where they shared its
-// names, and the emulator does not ask ptxas. The producer's warpgroup has 32: of the list of work
+// names, and the emulator does not ask ptxas. The producer's warpgroup has 32: of the tile list
 // tiles, of lists of KV tiles and of V's transposition it spilled 56 to 140 bytes.
 TEST_F(Sm90EightBit, SpillsNothing) {
   constexpr auto kUnchanged = [](AttentionSpec&) {};

@@ -88,7 +88,7 @@ TEST_F(Sm90Ranges, OtherTypesAndMasks) {
   }
 }
 
-// Two lists of work in the producer, and a small-tile variant where nothing is masked.
+// Two tile lists in the producer, and a small-tile variant where nothing is masked.
 TEST_F(Sm90Ranges, SpillNothing) {
   const auto changed = [](const MaskSpec& mask, auto change) {
     AttentionSpec spec = runs_spec(4, 1, 128, mask);

@@ -164,17 +164,16 @@ void sm100_deviate(const ResolvedSpec& resolved, const Sm100Tuning& tuned, Sm100
     return compare_roles({256, 184, 64}, plan);
   }
   const Fa4Config fa4(fa4_args(resolved.given(), resolved.options()));
-  const char* why = "one query tile has one O, which leaves S and Q room in tensor memory";
-  compare(fa4, body, "",
-          tuned.pair_cta ? "tuned"
-                         : "prompts of one O are computed by pairs of CTAs, others by CTAs alone",
-          deviations, FA4(MMA_M), FA4(v_cols_per_cta));
+  const char* why = "a single accumulator leaves S and Q room in tensor memory";
+  const char* pairs = "only prompts with a single accumulator are computed by pairs of CTAs";
+  compare(fa4, body, "", tuned.pair_cta ? "tuned" : pairs, deviations, FA4(MMA_M),
+          FA4(v_cols_per_cta));
   compare(fa4, body, "", why, deviations, FA4(num_qo), FA4(BM), FA4(BN));
   compare_rings(fa4, body, "", tuned.num_kv_stages ? "tuned" : why, deviations);
   compare_correction(fa4, body, deviations);
   compare(fa4, body, "", why_groups(body), deviations, FA4(fuse_gqa));
-  compare(fa4, body, "", fa4.num_qo() == 1 ? why_groups(body) : "one query tile has one O",
-          deviations, FA4(BM_eff));
+  compare(fa4, body, "", fa4.num_qo() == 1 ? why_groups(body) : "a single accumulator", deviations,
+          FA4(BM_eff));
   compare_roles({192, 88, 40}, plan);
 }
 

@@ -23,8 +23,8 @@ struct Sm100Reasons {
 void sm100_deviate(const ResolvedSpec& resolved, const Fa4Config& config,
                    const Sm100Reasons& reasons, Sm100Plan& plan);
 
-/// Adds where a plan with one O leaves Depth512Config, which is a pair of CTAs, or Fa4Config, of
-/// which two O take all of tensor memory. @pre all else is filled in.
+/// Adds where a plan with a single accumulator leaves Depth512Config, which is a pair of CTAs, or
+/// Fa4Config, of which two O take all of tensor memory. @pre all else is filled in.
 void sm100_deviate(const ResolvedSpec& resolved, const Sm100Tuning& tuned, Sm100Plan& plan);
 
 }  // namespace attnjit

@@ -92,7 +92,8 @@ void sm100_choose_work(const ResolvedSpec& resolved, bool pair, const Sm100Tunin
   // hides may make its work uneven, but never longer than where nothing is hidden.
   const bool even = !spec.interpreted && !contains(spec.mask, MaskSpec::Kind::kCausal);
   // NOTE: where each role counts work tiles for itself, as in pairs, each would ask the expression.
-  // With one O pairs gain nothing by walking several; with two they do, and walk all KV tiles.
+  // With a single accumulator pairs gain nothing by walking several; with two they do, and walk all
+  // KV tiles.
   const bool asks = spec.block_sparse && !plan.block_mask;
   const bool single_accumulator = plan.softmax_warpgroups == 1;
   const bool persists = plan.can_persist && even && !(asks && pair && single_accumulator);

@@ -62,9 +62,9 @@ Result<std::int64_t> sm100_choose_keys(const SpecFacts& spec, const Fa4Config& c
 Result<Sm100SplitOfP> sm100_choose_split_of_p(const SpecFacts& spec, std::int64_t keys,
                                               const Sm100Tuning& tuned);
 
-/// The keys per tile with one O. Beside an O of 256 columns and a Q of 128, S has room for two
-/// buffers of 64 keys. A pair of CTAs, of which each has half of a tile's keys, keeps Q in shared
-/// memory.
+/// The keys per tile with a single accumulator. Beside an O of 256 columns and a Q of 128, S has
+/// room for two buffers of 64 keys. A pair of CTAs, of which each has half of a tile's keys, keeps
+/// Q in shared memory.
 std::int64_t sm100_single_accumulator_keys(bool pair_cta);
 
 /// Whether two CTAs multiply together where the caller does not say (docs/sm100.md, "Pairs of

@@ -18,8 +18,9 @@
 namespace attnjit {
 namespace {
 
-/// Plans the kernel with one O, where two would take all of tensor memory. Errors: kUnsupported
-/// with the reason where no tile serves the spec; kInvalid for a tuned value that cannot be.
+/// Plans the kernel with a single accumulator, where two would take all of tensor memory. Errors:
+/// kUnsupported with the reason where no tile serves the spec; kInvalid for a tuned value that
+/// cannot be.
 Result<Sm100Plan> plan_single_accumulator(const ResolvedSpec& resolved, ConfigKind kind,
                                           const Sm100Tuning& tuned) {
   const SpecFacts& spec = resolved;

@@ -149,7 +149,7 @@ struct Sm100Knob {
   using Values = std::vector<std::int64_t>;
   std::string_view name;
   Sm100Tuning::Choice Sm100Tuning::*choice;
-  bool any_kernel;  ///< also the kernel with one O has it
+  bool any_kernel;  ///< also the kernel with a single accumulator has it
   std::int64_t (*chosen)(const Sm100Plan&);
   Values (*to_try)(const Sm100Plan&);  ///< null: a row may choose it, `attnjit tune` does not
   /// Where the plan has it, with nothing that follows from it: its place, and the most that a row

@@ -22,7 +22,7 @@ struct Sm100Budgets {
 /// keeps 64 values of O on their way, the MMA thread its descriptors.
 Sm100Budgets dual_accumulator_budgets(const SpecFacts& spec);
 
-/// The same of the kernel with one O. A plan's cluster, map and upcasting decide.
+/// The same of the kernel with a single accumulator. A plan's cluster, map and upcasting decide.
 Sm100Budgets single_accumulator_budgets(const Sm100Plan& plan);
 
 /// Gives a plan its roles and threads, with these registers or those that a row chooses. Errors:

@@ -58,7 +58,7 @@ inline Shape in_parts(int partitions, Shape shape) {
 }
 
 /// The same, and two CTAs join each part.
-inline Shape joined(int partitions, Shape shape) {
+inline Shape reduced(int partitions, Shape shape) {
   shape.joined = true;
   return in_parts(partitions, std::move(shape));
 }
@@ -74,7 +74,7 @@ inline Shape asking(Shape shape) {
   shape.asks = true;
   return shape;
 }
-inline Shape in_runs(Shape shape) {
+inline Shape in_ranges(Shape shape) {
   shape.runs = true;
   return asking(std::move(shape));
 }

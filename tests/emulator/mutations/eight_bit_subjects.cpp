@@ -66,8 +66,8 @@ void wider(AttentionSpec& spec) {
 }
 
 // K and V are upcast on their way to 16 bits, by way of registers: with two query tiles and one,
-// and with one O; from pages, also where a warp publishes work tiles, and of sequences without
-// keys.
+// and with a single accumulator; from pages, also where a warp publishes work tiles, and of
+// sequences without keys.
 std::vector<Description> of_wider_q_in_registers() {
   constexpr Arch kArch = Arch::kSm100a;
   return {

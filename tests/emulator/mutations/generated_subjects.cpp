@@ -42,12 +42,12 @@ std::vector<Description> sm90_subjects() {
 
 // Sequences that are cut, and others that are whole or without keys; more than a warp has lanes,
 // some without rows; and whole ones.
-std::vector<Shape> heads_in_runs() {
-  Shape many = in_runs({std::vector<std::int64_t>(34, 0), {}, 4});
+std::vector<Shape> heads_in_ranges() {
+  Shape many = in_ranges({std::vector<std::int64_t>(34, 0), {}, 4});
   many.kv_lens.assign(34, 100);
   many.q_lens[3] = many.q_lens[32] = 1;
   many.kv_lens[32] = 2100;
-  return {in_runs({{8, 5, 0, 8, 8}, {2100, 70, 300, 0, 700}, 5, kNormal, true}), many,
+  return {in_ranges({{8, 5, 0, 8, 8}, {2100, 70, 300, 0, 700}, 5, kNormal, true}), many,
           asking({{8, 0, 1, 8}, {300, 9, 40, 130}, 3})};
 }
 
@@ -102,7 +102,7 @@ std::vector<Description> split_subjects() {
               spec.sink = true;
               spec.ragged = true;
             }),
-       heads_in_runs()},
+       heads_in_ranges()},
       {"runs, sm90 192/128",
        with(spec_of(kArch, 192, 128, 2, 2, Kind::kNull),
             [](AttentionSpec& spec) { spec.num_partitions = 0; }),
@@ -476,7 +476,7 @@ std::vector<Description> sm100_subjects() {
         {{40}, {500}, 1, kRaised},
         {{300}, {30}, 1}},
        persistent()},
-      // The same with one O, of keys that lie in pages.
+      // The same with a single accumulator, of keys that lie in pages.
       {"sm_100a e4m3 256 tokens",
        with(spec_of(kArch, 256, 256, 2, 1, Kind::kCausal),
             [](AttentionSpec& spec) {
@@ -487,7 +487,7 @@ std::vector<Description> sm100_subjects() {
        {{{20}, {730, 0, 97}, 148}, {{140}, {530}, 1, kRaised}},
        {},
        in_pairs(false)},
-      // Pairs of CTAs: that walk work tiles, over pages, with one O.
+      // Pairs of CTAs: that walk work tiles, over pages, with a single accumulator.
       {"sm_100a pair 128",
        with(spec_of(kArch, 128, 128, 2, 1, Kind::kCausal),
             [](AttentionSpec& spec) { spec.sink = true; }),

@@ -446,7 +446,7 @@ std::string_view warp_barrier_reason_of(std::string_view subject, const Context&
     }
     // NOTE: not where warps load tiles of every second stage: one may have none to load.
     if (at_once && (has(subject, "dsv32") || has(subject, "latent"))) {
-      return "behind the list of work that lane 0 stashes: it is read behind barriers that the "
+      return "behind the tile list that lane 0 stashes: it is read behind barriers that the "
              "copies of a tile have";
     }
   }

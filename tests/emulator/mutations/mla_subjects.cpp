@@ -117,28 +117,28 @@ std::vector<Description> run_subjects() {
   };
   // More sequences than a warp has lanes. Runs of 13 units cut the last in 3 parts. Its first unit
   // is number 160.
-  Shape many = in_runs({{1}, std::vector<std::int64_t>(33, 5), 15});
+  Shape many = in_ranges({{1}, std::vector<std::int64_t>(33, 5), 15});
   many.kv_lens.back() = 24 * 64;
-  const std::vector<Shape> runs = {written(in_runs({{1}, {430, 70, 0, 330}, 3, kNormal, true})),
-                                   in_runs({{2}, {700, 130}, 4, kRaised}),
-                                   in_runs({{4}, {500, 2}, 5}),
-                                   in_runs({{1}, {2100, 70}, 2}),
+  const std::vector<Shape> runs = {written(in_ranges({{1}, {430, 70, 0, 330}, 3, kNormal, true})),
+                                   in_ranges({{2}, {700, 130}, 4, kRaised}),
+                                   in_ranges({{4}, {500, 2}, 5}),
+                                   in_ranges({{1}, {2100, 70}, 2}),
                                    many,
-                                   in_runs({{1}, {1150, 5}, 20, kRaised}),
+                                   in_ranges({{1}, {1150, 5}, 20, kRaised}),
                                    {{5}, {1000}, 132},
                                    in_parts(1, {{1}, {150, 70}, 1}),
                                    asking({{1}, {150, 140}, 2})};
   // Halves that two CTAs join; of sequences without keys, and of one tile.
   std::vector<Shape> with_halves = runs;
-  with_halves.push_back(joined(1, {{1}, {330, 0, 60}, 6, kRaised}));
-  with_halves.push_back(written(joined(2, {{5}, {520, 130}, 24, kNormal, true})));
+  with_halves.push_back(reduced(1, {{1}, {330, 0, 60}, 6, kRaised}));
+  with_halves.push_back(written(reduced(2, {{5}, {520, 130}, 24, kNormal, true})));
   with_halves.push_back({{1}, {60, 128, 60, 60, 60}, 1});
-  const std::vector<Shape> rows = {written(in_runs({{2}, {430, 70, 0, 330}, 3, kNormal, true})),
-                                   in_runs({{1}, {60, 700}, 2, kRaised}), many,
+  const std::vector<Shape> rows = {written(in_ranges({{2}, {430, 70, 0, 330}, 3, kNormal, true})),
+                                   in_ranges({{1}, {60, 700}, 2, kRaised}), many,
                                    written({{1}, {260, 330}, 1, kRaised, true}),
                                    asking({{1}, {150, 140}, 2})};
   std::vector<Shape> rows_with_halves = rows;
-  rows_with_halves.push_back(written(joined(2, {{5}, {520, 130}, 24, kNormal, true})));
+  rows_with_halves.push_back(written(reduced(2, {{5}, {520, 130}, 24, kNormal, true})));
   return {
       {"sm90 runs mla 192/128", with(absorbed(Arch::kSm90a, Kind::kCausal), with_sink), with_halves,
        two_stages()},

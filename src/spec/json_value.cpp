@@ -107,12 +107,15 @@ class TreeBuilder {
   }
 
   bool null() { return add({}); }
-  bool boolean(bool value) { return add({.type = JsonValue::Type::kBool, .boolean = value}); }
+  bool boolean(bool value) {
+    return add({.type = JsonValue::Type::kBool, .boolean = value, .members = {}});
+  }
   bool number_integer(number_integer_t value) {
     return add({.type = JsonValue::Type::kInteger,
                 .integer = value,
                 .real = static_cast<double>(value),
-                .text = std::to_string(value)});
+                .text = std::to_string(value),
+                .members = {}});
   }
   bool number_unsigned(number_unsigned_t value) {
     if (value <= static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max())) {
@@ -121,7 +124,7 @@ class TreeBuilder {
     return number_float(static_cast<double>(value), std::to_string(value));
   }
   bool number_float(number_float_t value, const string_t& spelling) {
-    return add({.type = JsonValue::Type::kReal, .real = value, .text = spelling});
+    return add({.type = JsonValue::Type::kReal, .real = value, .text = spelling, .members = {}});
   }
   bool string(string_t& value) {
     JsonValue* const placed = place(JsonValue::of_string(std::move(value)));
@@ -246,7 +249,7 @@ class TreeBuilder {
   bool open(JsonValue::Type type) {
     // NOTE: a pointer into the parent's vector stays good: the parent grows only after this frame
     // is closed.
-    JsonValue* placed = place({.type = type});
+    JsonValue* placed = place({.type = type, .members = {}});
     if (frames_.size() >= static_cast<std::size_t>(max_depth_)) {
       fail(fmt::format("is nested too deeply; allowed: {} levels", max_depth_), placed->line,
            placed->column);
@@ -286,7 +289,7 @@ const JsonValue* JsonValue::find(std::string_view name) const {
 }
 
 JsonValue JsonValue::of_string(std::string value) {
-  return {.type = Type::kString, .text = std::move(value)};
+  return {.type = Type::kString, .text = std::move(value), .members = {}};
 }
 
 Result<JsonValue> parse_json(std::string_view text, const JsonLimits& limits) {

@@ -23,7 +23,8 @@ struct JsonValue {
   double real = 0;        ///< kReal; kInteger too; not finite with bare_numbers alone
   std::string text = {};  ///< kString: the value; kInteger, kReal: the spelling
   std::vector<JsonValue> items = {};
-  std::vector<JsonMember> members = {};
+  /// NOTE: without an initializer, which clang would need JsonMember's definition for.
+  std::vector<JsonMember> members;
   int line = 0;  ///< 1-based begin of the value in the text; 0: not from a text
   int column = 0;
 

@@ -160,8 +160,8 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
             layer = sglang_layer(layer, model["name"])
         sharing = why_vllm_shares_not(wholes[i % len(wholes)], one["gpus"], given.dcp)
         cache = cache_of(given.server, model, given.kv_cache_dtype, layer.latent > 0)
-        decodes = not layer.both_ways or given.server == "sglang"
-        if cache.name in EIGHT_BITS and decodes and not layer.latent and given.arch is None:
+        cached = not layer.both_ways or given.server == "sglang"  # keys are read in the cache
+        if cache.name in EIGHT_BITS and cached and not layer.latent and given.arch is None:
             parser().error(f"--arch: is missing, on which a cache of {cache.name} depends; allowed: "
                            f"{', '.join(_ARCHS)}")
         pages = given.page or [64 if layer.latent and for_vllm else _PAGES[given.server]]

@@ -20,8 +20,6 @@ import shapes  # noqa: E402
 MOST_DEVIATION = 1.15  # rms of log-probabilities over what the server's own other backend has
 MOST_DECODED = 1.3  # the same of decodes beside a prompt of their tokens, over the worse of its own
 MOST_OTHERS = 0.02  # of tokens that are not a prompt's most probable ones, beside the server's own
-#: Of rows that see chosen keys: an indexer's near ties are decided by roundings, which add to the rest.
-MOST_CHOSEN = 1.5
 LEAST_MEAN, LEAST_RATIO, MOST_TTFT = 1.03, 0.99, 1.02
 MOST_START = 1.0  # seconds more than the server's own
 #: Of the others (groups of 5 and 7, many sinks) speeds are told and not judged.
@@ -99,7 +97,7 @@ def parts_of(config):
     if not keys:
         return [("prompts", slice(None), MOST_DEVIATION)]
     return [("prompts", slice(keys), MOST_DEVIATION),
-            ("rows of chosen keys", slice(keys, None), MOST_CHOSEN)]
+            ("rows of chosen keys", slice(keys, None), MOST_DEVIATION)]
 
 
 def rounds_q(record):

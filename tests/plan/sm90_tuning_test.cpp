@@ -51,6 +51,14 @@ TEST(Sm90Plan, KnobsAreCalledByTheirOldNamesToo) {
   ASSERT_TRUE(tuned.ok()) << tuned.error().to_string();
   EXPECT_EQ(tuned->sm90->num_raw_stages, 1);
   EXPECT_NE(plan_of(spec).sm90->num_raw_stages, 1);
+  spec = sm90_spec(128);
+  spec.page_size = 64;
+  spec.ragged = true;
+  ASSERT_TRUE(plan_of(spec).sm90->dynamic_schedule);
+  tuning.rows.front().choose = {{"claims_work", 0}};
+  const Result<KernelPlan> still = plan(spec, {}, &tuning);
+  ASSERT_TRUE(still.ok()) << still.error().to_string();
+  EXPECT_FALSE(still->sm90->dynamic_schedule);
   tuning.rows.front().choose = {{"old", 1}};
   EXPECT_FALSE(plan(spec, {}, &tuning).ok());
 }

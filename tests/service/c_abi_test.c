@@ -38,6 +38,7 @@ int c_abi_errors(void) {
 
   CHECK(strlen(attnjit_version()) > 0);
   CHECK(attnjit_abi_version() == ATTNJIT_ABI_VERSION);
+  CHECK(ATTNJIT_CLAIMS_BYTES == ATTNJIT_TILE_COUNTERS_BYTES);
   CHECK(attnjit_error_code(NULL) == ATTNJIT_OK);
   attnjit_error_free(NULL);
   attnjit_spec_free(NULL);

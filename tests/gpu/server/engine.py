@@ -36,8 +36,17 @@ def options(case, backend, cache_bytes):
     else:  # "plain": the same graphs, but vLLM's own kernels instead of torch.compile's
         made["compilation_config"] = {"cudagraph_capture_sizes": GRAPH_SIZES,
                                       **({"backend": "eager"} if case.mode == "plain" else {})}
+    if "rswa_window" in case.config:
+        made["hf_overrides"] = _without_latents
     made.update(case.options)
     return made
+
+
+def _without_latents(config):
+    """DeepSeek's configuration with keys of each head, which transformers' own class cannot have."""
+    from vllm.transformers_utils.configs.deepseek_vl2 import DeepseekVLV2TextConfig
+
+    return DeepseekVLV2TextConfig(**{**config.to_dict(), "kv_lora_rank": None})
 
 
 def longest_of(case):

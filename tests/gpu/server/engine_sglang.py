@@ -9,7 +9,10 @@ import statistics
 import tempfile
 import time
 
+import shapes
 from engine import GENERATED, GRAPH_SIZES, LOADS, PROMPTS, lengths_of, longest_of, rounded
+
+SOUNDS = 24  # of a model that hears: it takes no prompts, and gives few tokens of each
 
 
 def options(case, backend, tokens):
@@ -22,6 +25,9 @@ def options(case, backend, tokens):
                 grammar_backend="none", sampling_backend="pytorch", log_level="info",
                 # NOTE: the first token is sent at once; further ones need not wake this process.
                 stream_interval=16, decode_log_interval=1 << 20,
+                # NOTE: an engine that waits looks for requests without end, and several of them take
+                # the cores of the one that is timed.
+                sleep_on_idle=True,
                 # NOTE: engines that start at once would find the same free one.
                 nccl_port=20000 + os.getpid() % 20000)
     if case.mode == "eager":
@@ -30,6 +36,11 @@ def options(case, backend, tokens):
         made["cuda_graph_bs_decode"] = GRAPH_SIZES
         if case.mode == "plain":  # graphs of decodes alone, which start sooner
             made["disable_prefill_cuda_graph"] = True
+    if shapes.is_encoder(case.config):
+        made["is_embedding"] = True
+    if shapes.is_speech(case.config):  # whose context has the sound's rows, too
+        made.update(skip_tokenizer_init=False, context_length=2048, chunked_prefill_size=-1,
+                    json_model_override_args='{"max_position_embeddings": 2048}')
     made.update(case.options)
     return made
 
@@ -42,7 +53,12 @@ class Engine:
         import sglang
 
         self._vocab = case.config["vocab_size"]
+        self._encodes = shapes.is_encoder(case.config)
+        self._hears = shapes.is_speech(case.config)
+        self._drafts = case.drafts_folder is not None
         self._sglang = sglang
+        if self._hears:
+            _hear_numbers()
         self.engine = sglang.Engine(**options(case, backend, tokens))
         self.started = round(time.time() - began, 1)
 
@@ -68,7 +84,11 @@ class Engine:
         def of_prompt(out):
             return [one[0] for one in out["meta_info"]["input_token_logprobs"][1:]]
 
+        if self._hears:
+            return self._heard()
         prompts = self._prompts(PROMPTS, 7)
+        if self._encodes:
+            return {"prompts": self._embedded(prompts)}
         read = self._generate(prompts, 1, return_logprob=True, logprob_start_len=0)
         made = self._generate(prompts, GENERATED, return_logprob=True)
         chosen = [out["meta_info"]["output_token_logprobs"] for out in made]
@@ -79,6 +99,24 @@ class Engine:
                 "decoded": [rounded(one[0] for one in of_request) for of_request in chosen],
                 "read_again": [rounded(of_prompt(out)[-GENERATED:]) for out in again],
                 "cached": sum(out["meta_info"]["cached_tokens"] for out in made)}
+
+    def _embedded(self, prompts):
+        """Numbers of the first row of each prompt, which sees all of it."""
+        from sglang.srt.managers.io_struct import EmbeddingReqInput
+
+        answer = self.engine.tokenizer_manager.generate_request(
+            EmbeddingReqInput(input_ids=prompts), None)
+        made = self.engine.loop.run_until_complete(answer.__anext__())
+        return [rounded(out["embedding"]) for out in made]
+
+    def _heard(self):
+        """Tokens of sounds, and their log-probabilities."""
+        made = self.engine.generate(
+            prompt=[""] * SOUNDS, audio_data=[str(i) for i in range(SOUNDS)],
+            sampling_params=_sampling(GENERATED), return_logprob=True)
+        chosen = [out["meta_info"]["output_token_logprobs"] for out in made]
+        return {"tokens": [[one[1] for one in of_request] for of_request in chosen],
+                "decoded": [rounded(one[0] for one in of_request) for of_request in chosen]}
 
     def alone(self):
         """As engine.Engine's."""
@@ -102,7 +140,11 @@ class Engine:
                                return_logprob=True, logprob_start_len=0, top_logprobs_num=1)
         same = [best[0][1] == token for out, read in zip(made, again) for token, best
                 in zip(out["output_ids"], read["meta_info"]["input_top_logprobs"][-GENERATED:])]
-        return {"agree": round(sum(same) / len(same), 4), "tokens": len(same)}
+        found = {"agree": round(sum(same) / len(same), 4), "tokens": len(same)}
+        if self._drafts:  # of a verification
+            found["accepted"] = round(statistics.mean(
+                out["meta_info"]["spec_accept_length"] for out in made), 3)
+        return found
 
     def load(self, name):
         """As engine.Engine's."""
@@ -138,6 +180,15 @@ class Engine:
 
     def trace(self, requests, prompt, tokens):
         raise NotImplementedError("traces are vLLM's alone")
+
+
+def _hear_numbers():
+    """A sound is a random one of five seconds, by its number: to read files SGLang wants packages."""
+    import numpy
+    from sglang.srt.multimodal.processors import whisper
+
+    whisper.load_audio = lambda number: numpy.random.default_rng(int(number)).standard_normal(
+        5 * 16000, dtype="float32")
 
 
 def _sampling(tokens):

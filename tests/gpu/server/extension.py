@@ -24,9 +24,9 @@ if "vllm" in sys.modules:  # and not SGLang's
     _reduce_with_torch()
 
 
-def fill(model, rank=0):
+def fill(model, rank=0, called=lambda name: name):
     """Random weights of a sensible size, in place, the same in each process but for Q's of heads:
-    dummy ones are so small that all logits tie."""
+    dummy ones are so small that all logits tie. Weights that are `called` the same are the same."""
     import torch
 
     config = getattr(model.config, "text_config", model.config)
@@ -35,11 +35,14 @@ def fill(model, rank=0):
     q_rows = {f"{name}.weight": module.num_heads * module.head_size
               for name, module in model.named_modules()
               if hasattr(module, "total_num_kv_heads") and hasattr(module, "head_size")}
+    q_rows.update({f"{name}.weight": module.weight.shape[0]
+                   for name, module in model.named_modules() if name.endswith("encoder_attn.q_proj")})
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            seed = torch.Generator(device=weight.device).manual_seed(zlib.crc32(name.encode()))
+            seed = torch.Generator(device=weight.device).manual_seed(
+                zlib.crc32(called(name).encode()))
             of_rank = torch.Generator(device=weight.device).manual_seed(
-                zlib.crc32(f"{name} {rank}".encode()))
+                zlib.crc32(f"{called(name)} {rank}".encode()))
             if name.endswith("sinks"):
                 weight.copy_(torch.randn(weight.shape, generator=seed, device=weight.device))
             elif weight.dim() == 1:

@@ -8,6 +8,7 @@ Exit code 1: a bar is missed, or a measurement lacks its other half; 2: there is
 --record writes the speeds as bench/tables.py reads them. Needs no GPU, and attnjit's wheel.
 """
 import argparse
+import itertools
 import json
 import math
 import pathlib
@@ -19,6 +20,8 @@ import shapes  # noqa: E402
 
 MOST_DEVIATION = 1.15  # rms of log-probabilities over what the server's own other backend has
 MOST_DECODED = 1.3  # the same of decodes beside a prompt of their tokens, over the worse of its own
+LEAST_ACCEPTED = 0.95  # tokens of a verification of drafts, over the server's own
+BEHIND = "rows behind the first chunk"
 MOST_OTHERS = 0.02  # of tokens that are not a prompt's most probable ones, beside the server's own
 LEAST_MEAN, LEAST_RATIO, MOST_TTFT = 1.03, 0.99, 1.02
 MOST_START = 1.0  # seconds more than the server's own
@@ -68,12 +71,19 @@ def logprobs(verdict, name, found):
         return verdict.say(name, "the server's default is missing", False)
     if "+prefix" in found["ATTNJIT"]["model"]:
         verdict.say(name, f"{mine['cached']} tokens came of the cache of prefixes", mine["cached"] > 0)
-    for what, rows, most in parts_of(found["ATTNJIT"]["config"]):
+    limits = {}
+    for what, rows, most in parts_of(found["ATTNJIT"]) if "prompts" in mine else ():
         a, b = ([one[rows] for one in said["prompts"]] for said in (mine, theirs[default]))
-        if other is None:  # there is no third
-            verdict.say(name, f"{apart(a, b):.5f} from {default}'s")
+        if what == BEHIND:  # SGLang's others have no chunks
+            limit = max(limits.values())
+            verdict.say(name, f"{what} {apart(a, b):.5f} from {default}'s, those before {limit:.5f}: "
+                        f"{over(apart(a, b), limit):.3f}", apart(a, b) <= most * limit)
             continue
-        limit = apart([one[rows] for one in theirs[other]["prompts"]], b)
+        if other is None:  # there is no third
+            limits[what] = apart(a, b)
+            verdict.say(name, f"{what} {apart(a, b):.5f} from {default}'s")
+            continue
+        limit = limits[what] = apart([one[rows] for one in theirs[other]["prompts"]], b)
         verdict.say(name, f"{what} {apart(a, b):.5f} from {default}'s, {other}'s {limit:.5f}: "
                     f"{over(apart(a, b), limit):.3f}", apart(a, b) <= most * limit)
     if "decoded" not in mine:  # of an encoder
@@ -83,6 +93,8 @@ def logprobs(verdict, name, found):
             needed = False if found["ATTNJIT"]["stage"] == "check" else None
             return verdict.say(name, "prompts whose Q keeps its 16 bits are missing", needed)
         mine = found["ATTNJIT@q16"]["logprobs"]
+    if "read_again" not in mine or "rswa_window" in found["ATTNJIT"]["config"]:
+        return until_they_differ(verdict, name, mine, theirs, default, other)
     decoded = apart(mine["decoded"], mine["read_again"])
     worse = max(apart(one["decoded"], one["read_again"]) for backend, one in theirs.items()
                 if backend.partition("@")[2] not in ("auto", "float32"))  # which round less
@@ -90,10 +102,33 @@ def logprobs(verdict, name, found):
                 f"{over(decoded, worse):.3f}", decoded <= MOST_DECODED * worse)
 
 
-def parts_of(config):
+def until_they_differ(verdict, name, mine, theirs, default, other):
+    """Decodes that no prompt repeats: of a request those tokens that are the default's, too."""
+    def from_default(said):
+        found, its = [], theirs[default]
+        for request in zip(said["tokens"], said["decoded"], its["tokens"], its["decoded"]):
+            same = itertools.takewhile(lambda row: row[0] == row[2], zip(*request))
+            found += [a - b for _, a, _, b in same]
+        return rms(found or [0.0]), len(found)
+
+    (a, count), text = from_default(mine), f"from {default}'s"
+    if other is None:
+        return verdict.say(name, f"{count} decodes {a:.5f} {text}")
+    limit, most = from_default(theirs[other])
+    verdict.say(name, f"{count} decodes {a:.5f} {text}, {most} of {other} {limit:.5f}: "
+                f"{over(a, limit):.3f}", a <= MOST_DECODED * limit and 2 * count >= most > 0)
+
+
+def parts_of(record):
     """Rows of prompts that are judged by themselves, and the bar: those that see all keys before them
-    have the same lists in all engines, and those after see chosen keys."""
-    keys = shapes.list_keys(config)
+    have the same lists in all engines, and those after see chosen keys. SGLang has one backend of
+    chunks: rows of the first are as of other models, and those behind it should be no further from
+    one another."""
+    config = record["config"]
+    keys, chunk = shapes.list_keys(config), config.get("attention_chunk_size")
+    if chunk and record.get("server") == "sglang":
+        return [("the first chunk", slice(chunk), MOST_DEVIATION),
+                (BEHIND, slice(chunk, None), MOST_DEVIATION)]
     if not keys:
         return [("prompts", slice(None), MOST_DEVIATION)]
     return [("prompts", slice(keys), MOST_DEVIATION),
@@ -110,9 +145,15 @@ def agreement(verdict, name, found):
     """Tokens of verified drafts, or of prompts and decodes in one batch."""
     others = {backend: 1 - record["agreement"]["agree"] for backend, record in found.items()}
     mine = others.pop("ATTNJIT")
+    accepted = {backend: record["agreement"].get("accepted") for backend, record in found.items()}
     verdict.say(name, f"{mine:.4f} of the tokens are not a prompt's most probable ones"
                 + "".join(f", {backend}'s {other:.4f}" for backend, other in others.items()),
                 mine <= max(others.values()) + MOST_OTHERS if others else None)
+    if accepted["ATTNJIT"] is not None:
+        least = min((accepted[backend] for backend in others), default=0)
+        verdict.say(name, ", ".join(f"{backend} {count}" for backend, count in accepted.items())
+                    + " tokens of a verification are accepted",
+                    accepted["ATTNJIT"] >= LEAST_ACCEPTED * least if others else None)
 
 
 def alone(verdict, name, found):
@@ -201,8 +242,9 @@ def load_kernels(trace):
 def keys(verdict, name, record, folder):
     """Each kernel that was asked for is one that the manifest has, and none was compiled."""
     asked = folder / f"keys-{record['stage']}-{record['model']}-{record['cache']}.jsonl"
-    manifest = folder / f"manifest-{record['model']}-{record['cache']}.json"
-    if not asked.exists() or not manifest.exists():
+    manifests = [path for path in (folder / f"manifest-{record['model']}-{record['cache']}{name}.json"
+                                   for name in ("", "-drafts")) if path.exists()]
+    if not asked.exists() or not manifests:
         return
     import attnjit
 
@@ -211,7 +253,8 @@ def keys(verdict, name, record, folder):
         def key(spec):
             return service.prepare({**spec, "arch": record["arch"]}).key
 
-        known = {key(spec) for spec in json.loads(manifest.read_text(encoding="utf-8"))["specs"]}
+        known = {key(spec) for manifest in manifests
+                 for spec in json.loads(manifest.read_text(encoding="utf-8"))["specs"]}
         wanted = {key(line["spec"]): line["spec"] for line in lines if line["event"] == "prepare"}
     lacks = [spec for one, spec in wanted.items() if one not in known]
     verdict.say(name, f"{len(wanted)} kernels asked for, of which the manifest lacks {len(lacks)}"

@@ -63,6 +63,7 @@ class Case:
     manifest: tuple = ()  #: options of attnjit manifest; None: it has no such kernels
     head_scales: bool = False  #: of K and V
     by_tokens: bool = False  #: as of shapes.With
+    drafts_folder: pathlib.Path = None  #: of the model of drafts, where it has one
     #: Of speed: further engines of attnjit, "ATTNJIT@NAME", and their options.
     varied: dict = dataclasses.field(default_factory=dict)
 
@@ -108,7 +109,7 @@ def case_of(text, given, withs=shapes.WITH):
     cache = more[0] if more and more[0] else "auto"
     case = Case(name, config, cache, given.mode, text=text, options=json.loads(given.options),
                 varied=dict(map(variant, getattr(given, "vary", ()))),
-                manifest=None if shapes.is_speech(config) else ())
+                manifest=None if shapes.is_speech(config) or "rswa_window" in config else ())
     root = pathlib.Path(given.models, f"layers{config['num_hidden_layers']}")
     case.folder = shapes.write(root, model, config)
     case.check_folder = shapes.write(root, f"{model}-all-experts", shapes.all_experts(config))
@@ -117,6 +118,10 @@ def case_of(text, given, withs=shapes.WITH):
         case.environment.update(one.environment)
         case.head_scales |= one.head_scales
         case.by_tokens |= one.by_tokens
+        if one.drafts:
+            case.drafts_folder = shapes.write(root, f"{model}-drafts",
+                                              {**config, "architectures": [one.drafts]})
+            case.options["speculative_draft_model_path"] = str(case.drafts_folder)
         case.manifest = (None if None in (case.manifest, one.manifest)
                          else (*case.manifest, *one.manifest))
     if "VLLM_BATCH_INVARIANT" in case.environment and case.manifest is not None:
@@ -256,11 +261,16 @@ def prewarm(cases, out, arch, server="vllm", options=()):
     """Has the kernels compiled that the manifests of the cases say."""
     command, paths = [sys.executable, "-m", "attnjit"], []
     for case in [case for case in cases if case.manifest is not None]:
-        path = out / f"manifest-{case.name}-{case.cache}.json"
-        subprocess.run([*command, "manifest", str(case.folder / "config.json"), "--for", server,
-                        "--arch", arch, "--kv-cache-dtype", case.cache, *options, *case.manifest,
-                        "-o", str(path)], check=True)
-        paths.append(str(path))
+        of_drafts = [one for one in case.manifest if one != "--tree"]  # whose model verifies none
+        for folder, more, name in ((case.folder, case.manifest, ""),
+                                   (case.drafts_folder, of_drafts, "-drafts")):
+            if folder is None:
+                continue
+            path = out / f"manifest-{case.name}-{case.cache}{name}.json"
+            subprocess.run([*command, "manifest", str(folder / "config.json"), "--for", server,
+                            "--arch", arch, "--kv-cache-dtype", case.cache, *options, *more,
+                            "-o", str(path)], check=True)
+            paths.append(str(path))
     if not paths:
         return
     began = time.time()

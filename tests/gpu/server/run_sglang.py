@@ -108,6 +108,9 @@ def compared(engines, case, given):
 
 def timed(engines, given, deadline):
     """attnjit's engine of a case and one of SGLang's own serve loads."""
+    config = engines[0].case.config
+    if shapes.is_encoder(config) or shapes.is_speech(config):
+        return
     alive = [one for one in engines if not one.failed]
     both = [one for one in alive if one.backend == "ATTNJIT"]
     both += [one for one in alive if one.backend != "ATTNJIT"][:1]
@@ -126,7 +129,7 @@ def main():
     parser.add_argument("--mode", default="plain", choices=["graphs", "plain", "eager"],
                         help="SGLang's default; graphs of decodes alone, which start sooner; none")
     parser.add_argument("--seconds", type=float, default=540, help="in all")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3, help="0: no loads")
     parser.add_argument("--loads", default="low,high,long")
     parser.add_argument("--start-seconds", type=float, default=200, help="of the engines of a case")
     parser.add_argument("--own", default="FA3,TRITON", type=lambda text: text.split(","),
@@ -165,7 +168,7 @@ def main():
                 asked(every, "about", 30)
                 for case, engines in zip(group, found.values()):
                     compared(engines, case, given)
-                for engines in found.values():
+                for engines in found.values() if given.repeats else ():
                     timed(engines, given, deadline)
                 asked(every, "about", 30)
             finally:

@@ -103,6 +103,17 @@ KINDS = {
     "encoder-windows": {
         **_SMALL_GEMMA, "architectures": ["Gemma3TextModel"], "model_type": "gemma3_text",
         "use_bidirectional_attention": True, "is_causal": False},
+    # The same with images, of which SGLang takes chunks alone; it makes no part of images by itself.
+    "chunks-of-images": {
+        **_SMALL, "architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4_text",
+        "attention_chunk_size": 512, "no_rope_layers": [1, 1, 1, 0, 1, 1],
+        "interleave_moe_layer_step": 8, "num_local_experts": 1, "num_experts_per_tok": 1,
+        "intermediate_size_mlp": 5632, "use_qk_norm": False, "attn_temperature_tuning": False},
+    # Rows that were generated see the prompt, and so many of one another. It is the text's part of a
+    # model of images: engine.py says what its configuration has besides.
+    "r-swa": {**_SMALL, "architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2",
+              "q_lora_rank": None, "qk_nope_head_dim": 0, "qk_rope_head_dim": 0,
+              "v_head_dim": 128, "first_k_dense_replace": 8, "rswa_window": 16},
     # Whisper's decoder, whose rows see the rows of another sequence, which sees itself both ways
     "cross": {
         "architectures": ["WhisperForConditionalGeneration"], "model_type": "whisper",
@@ -113,10 +124,22 @@ KINDS = {
         "max_position_embeddings": 448, "vocab_size": 4096, "tie_word_embeddings": True,
         "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "decoder_start_token_id": 2,
         "torch_dtype": "bfloat16"},
+    # A model of hidden states that BERT's layers give, and of them the first row's.
+    "bert": {"architectures": ["BertModel"], "model_type": "bert", "is_causal": False,
+             "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 6,
+             "num_attention_heads": 16, "vocab_size": 4096, "max_position_embeddings": 8192,
+             "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu",
+             "position_embedding_type": "absolute",
+             "tie_word_embeddings": True, "pad_token_id": 0, "torch_dtype": "bfloat16"},
     # Gemma 3 with pictures of 64 tokens, which see each other both ways: write() has the rest.
     "images": {**_SMALL_GEMMA, "architectures": ["Gemma3ForConditionalGeneration"],
                "model_type": "gemma3_text", "images": 64},
 }
+
+#: A layer of DeepSeek-V3 with experts, which is what its model of drafts has, too.
+KINDS["mla"] = {**MODELS["deepseek-16h"], "architectures": ["DeepseekV3ForCausalLM"],
+                "model_type": "deepseek_v3", "num_hidden_layers": 1, "first_k_dense_replace": 0,
+                "n_routed_experts": 2, "num_nextn_predict_layers": 1, "vocab_size": 4096}
 
 #: DeepSeek-V3.2's attention over the lists of an indexer, whose scores are DeepGEMM's, which nvcc
 #: compiles when the first rows come.
@@ -151,6 +174,7 @@ class With:
     manifest: tuple = ()  #: options of attnjit manifest; None: it has no such kernels
     head_scales: bool = False  #: of K and V, beside a cache of fp8
     by_tokens: bool = False  #: tokens are compared: the batches meant are not those of log-probabilities
+    drafts: str = ""  #: the architecture of a model of drafts that has the model's layers
 
 
 WITH = {
@@ -165,11 +189,26 @@ WITH = {
     "head-scales": With(head_scales=True, manifest=None),  # which come after the layers have asked
 }
 
+_CHAIN = {"speculative_algorithm": "EAGLE", "speculative_num_steps": 3,
+          "speculative_eagle_topk": 1, "speculative_num_draft_tokens": 4}
+_BRANCHES = {**_CHAIN, "speculative_eagle_topk": 4, "speculative_num_draft_tokens": 8,
+             "page_size": 1}
+
 #: The same of SGLang.
 WITH_SGLANG = {
     "drafts": With({"speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 4,
                     "page_size": 1},  # trees over longer pages SGLang refuses
                    manifest=("--drafts", "3", "--tree", "--page", "1"), by_tokens=True),
+    "eagle": With(_CHAIN, manifest=("--drafts", "3"), by_tokens=True,
+                  drafts="LlamaForCausalLMEagle"),
+    "eagle-tree": With(_BRANCHES, manifest=("--drafts", "7", "--tree", "--page", "1"),
+                       by_tokens=True, drafts="LlamaForCausalLMEagle"),
+    "nextn": With(_CHAIN, manifest=("--drafts", "3"), by_tokens=True,
+                  drafts="DeepseekV3ForCausalLM"),
+    "nextn-tree": With(_BRANCHES, manifest=("--drafts", "7", "--tree", "--page", "1"),
+                       by_tokens=True, drafts="DeepseekV3ForCausalLM"),
+    "one-pool": With({"disable_hybrid_swa_memory": True}),
+    "page1": With({"page_size": 1}, manifest=("--page", "1")),
     "mixed": With({"enable_mixed_chunk": True, "chunked_prefill_size": 512}, by_tokens=True),
     "prefix": With({"disable_radix_cache": False}),
     "deterministic": With({"enable_deterministic_inference": True}),
@@ -177,7 +216,7 @@ WITH_SGLANG = {
 
 
 def is_mla(config):
-    return "kv_lora_rank" in config
+    return bool(config.get("kv_lora_rank"))
 
 
 def list_keys(config):
@@ -221,7 +260,7 @@ def backends_of(config, cache="auto", options=None, head_scales=False):
         return "FLASH_ATTN@auto", "FLASH_ATTN"
     if cache == "fp8_per_token_head":
         return "FLASH_ATTN@auto", "TRITON_ATTN"
-    if config.get("alibi") or "images" in config:  # FlashAttention-3 has none
+    if config.get("alibi") or {"images", "rswa_window"} & config.keys():  # FlashAttention-3 has none
         return "TRITON_ATTN@float32", "TRITON_ATTN"
     if list_keys(config):  # FlashAttention takes 16 bits alone
         return ("FLASHMLA_SPARSE@auto" if cache.startswith("fp8") else "FLASH_ATTN_MLA_SPARSE",
@@ -242,12 +281,15 @@ def with_layers(config, layers):
 
 
 def tiny(config):
-    """Two layers and few heads, to see how a run goes without a GPU."""
+    """Two layers, or four, of which one has no chunks, and few heads, to see how a run goes without a
+    GPU."""
     small = {"hidden_size": 256, "intermediate_size": 512, "intermediate_size_mlp": 512,
              "moe_intermediate_size": 256, "vocab_size": 2048, "num_attention_heads": 4,
              "num_key_value_heads": 4 if is_mla(config) else min(2, kv_heads(config)),
-             "num_kv_heads": 2, "head_dim": 64}
-    return {**with_layers(config, 2), **{name: n for name, n in small.items() if name in config}}
+             "num_kv_heads": 2, "head_dim": 64, "d_model": 256, "encoder_attention_heads": 4,
+             "decoder_attention_heads": 4, "encoder_ffn_dim": 512, "decoder_ffn_dim": 512}
+    layers = 4 if "no_rope_layers" in config else 2
+    return {**with_layers(config, layers), **{name: n for name, n in small.items() if name in config}}
 
 
 def all_experts(config):
@@ -264,7 +306,7 @@ def weight_bytes(config):
     heads = config["num_attention_heads"]
     depth = 192 if is_mla(config) else head_dim(config)
     attention = 2 * hidden * depth * (heads + kv_heads(config))
-    experts = config.get("num_local_experts", config.get("n_routed_experts", 1))
+    experts = config.get("num_local_experts", config.get("n_routed_experts")) or 1
     inner = config.get("intermediate_size", 4 * hidden)
     width = max(inner, config.get("moe_intermediate_size", 0) * experts if is_mla(config)
                 else inner * experts)
@@ -275,9 +317,25 @@ def weight_bytes(config):
 _OF_IMAGES = ("<image>", "<images>", "</images>", "\n", "\n\n", "\n\n\n", "\n\n\n\n")
 
 
+#: What SGLang begins each answer with, the last ids.
+_OF_SPEECH = ("<|en|>", "<|transcribe|>", "<|notimestamps|>")
+
+
 def image_tokens(config):
     """Of a model with images: the ids of _OF_IMAGES, the last ones."""
     return {word: config["vocab_size"] - 1 - i for i, word in enumerate(_OF_IMAGES)}
+
+
+def _with_text(config):
+    """config.json of Llama 4 around its text's."""
+    text, ids = dict(config), image_tokens(config)
+    return {"architectures": text.pop("architectures"), "model_type": "llama4",
+            "torch_dtype": "bfloat16", "tie_word_embeddings": False, "text_config": text,
+            "boi_token_index": ids["<images>"], "eoi_token_index": ids["</images>"],
+            "image_token_index": ids["<image>"], "vision_config": {
+                "model_type": "llama4_vision_model", "hidden_size": 256, "num_hidden_layers": 1,
+                "num_attention_heads": 4, "intermediate_size": 1024, "vision_output_dim": 256,
+                "projector_input_dim": 256, "projector_output_dim": 256}}
 
 
 def _with_images(config):
@@ -310,7 +368,11 @@ def write(root, name, config):
         special = dict(zip(("image_token", "boi_token", "eoi_token"), _OF_IMAGES))
         words = {**{word: i for word, i in words.items() if i < config["vocab_size"] - 7},
                  **image_tokens(config)}
+    elif config["architectures"] == ["Llama4ForConditionalGeneration"]:
+        whole = _with_text(config)
     elif is_speech(config):
+        words = {**{word: i for word, i in words.items() if i < config["vocab_size"] - 3},
+                 **{word: config["vocab_size"] - 1 - i for i, word in enumerate(_OF_SPEECH)}}
         more = {"preprocessor_config.json": {
             "feature_extractor_type": "WhisperFeatureExtractor", "chunk_length": 30,
             "feature_size": config["num_mel_bins"], "hop_length": 160, "n_fft": 400,

@@ -102,7 +102,8 @@ def of_eight_bits(folder):
 def of_options(folder):
     """Kinds of layers, and options of the engine: each is beside vLLM's own, and is judged."""
     cases = {"few-words+drafts": 3, "small+invariant": 3, "one-head+dcp2": 3, "alibi": 3,
-             "chunks": 3, "encoder": 3, "encoder-windows": 3, "images": 3, "cross": 3}
+             "chunks": 3, "encoder": 3, "encoder-windows": 3, "images": 3, "cross": 3, "r-swa": 3,
+             "canvas": 3, "two-depths": 3}
     done = driver("run.py", folder, *cases, "--tiny", "--stage", "check", "--options",
                   json.dumps(OPTIONS))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
@@ -114,6 +115,9 @@ def of_options(folder):
     told = driver("judge.py", folder)
     assert "of 5150 log-probabilities are others" in told.stdout, told.stdout
     assert "check encoder auto, 2 layers: prompts 0.00000 from FLASH_ATTN's" in told.stdout
+    assert "384 decodes 0.00000 from TRITON_ATTN@float32's" in told.stdout, told.stdout
+    log = (folder / "out/logs/check-two-depths-auto-FLASH_ATTN@windows.log").read_text()
+    assert "backend_per_kind" in log, log
     assert told.returncode == 0, told.stdout
     path = folder / "out/check-small+invariant-auto-ATTNJIT.json"
     record = json.loads(path.read_text(encoding="utf-8"))

@@ -132,12 +132,15 @@ def main(names):
             for file, said in (("config.json", FAMILIES[name]), ("tokenizer_config.json", {})):
                 (folder / file).write_text(json.dumps(said), encoding="utf-8")
             compare(name, folder, service, *model_of(folder, "auto"), CASES[:1])
-        for name in names or shapes.MODELS:
-            if name not in shapes.MODELS:
+        models = {**shapes.MODELS, **shapes.OF_SGLANG}
+        for name in names or models:
+            if name not in models:
                 continue
-            folder = shapes.write(root, name, shapes.with_layers(shapes.MODELS[name], 2))
+            layers = min(4, models[name]["num_hidden_layers"])  # of which chunks end at the fourth
+            folder = shapes.write(root, name, shapes.with_layers(models[name], layers))
             model, config = model_of(folder)
-            compare(name, folder, service, model, config)
+            cases = CASES[:2] if shapes.is_encoder(models[name]) else CASES
+            compare(name, folder, service, model, config, cases)
     print(f"sglang_keys: sglang {importlib.metadata.version('sglang')}: all right")
 
 

@@ -132,7 +132,7 @@ def main(names):
                                              world_size=1)
         models = {**shapes.MODELS, **shapes.KINDS, **shapes.WITH_LISTS, **shapes.MIXED}
         for name in names or models:
-            if shapes.is_speech(models[name]):  # manifests know no such models
+            if not shapes.has_manifest(models[name]):
                 continue
             folder = shapes.write(root, name, models[name])
             if "images" in models[name]:

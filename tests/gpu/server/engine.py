@@ -36,6 +36,8 @@ def options(case, backend, cache_bytes):
     else:  # "plain": the same graphs, but vLLM's own kernels instead of torch.compile's
         made["compilation_config"] = {"cudagraph_capture_sizes": GRAPH_SIZES,
                                       **({"backend": "eager"} if case.mode == "plain" else {})}
+    if "canvas_length" in case.config:
+        made["language_model_only"] = True
     if "rswa_window" in case.config:
         made["hf_overrides"] = _without_latents
     made.update(case.options)
@@ -73,6 +75,7 @@ class Engine:
         if "images" in case.config:
             self._image = shapes.image_tokens(case.config)["<images>"]
             self._vocab -= 8  # which are the images'
+        self._canvas = case.config.get("canvas_length", 0)
         self._head_scales = case.head_scales
         self._keeps_q = backend == "ATTNJIT@q16"
         made = options(case, backend, cache_bytes)
@@ -144,6 +147,8 @@ class Engine:
         prompts = self._prompts(self._lengths, 7)
         if self._encodes:
             return {"prompts": self._embedded(prompts)}
+        if self._canvas:
+            return {"prompts": self._read(prompts)}
         read = self._generate(prompts, 1, prompt_logprobs=0)
         made = self._generate(prompts, GENERATED, logprobs=0)
         tokens = [list(out.outputs[0].token_ids) for out in made]
@@ -160,6 +165,21 @@ class Engine:
         made = self.llm.encode([{"prompt_token_ids": p} for p in prompts], use_tqdm=False,
                                pooling_task="token_embed")
         return [rounded(out.outputs.data[:, ::256].float().flatten().tolist()) for out in made]
+
+    def _read(self, prompts):
+        """Log-probabilities of some tokens in each place of a canvas behind a prompt. It is random,
+        and read once, without being written."""
+        from vllm import SamplingParams
+
+        tokens = list(range(2, 10))
+        params = [SamplingParams(
+            max_tokens=self._canvas, ignore_eos=True, detokenize=False, logprob_token_ids=tokens,
+            extra_args={"diffusion_seed_canvas": canvas, "diffusion_max_steps": 1,
+                        "diffusion_read_only": True})
+            for canvas in self._prompts([self._canvas] * len(prompts), 9)]
+        made = self.llm.generate([self._prompt(p) for p in prompts], params, use_tqdm=False)
+        return [rounded(place[token].logprob for place in out.outputs[0].logprobs
+                        for token in tokens) for out in made]
 
     def alone(self):
         """Log-probabilities of requests in one batch, and how many are other bits where each

@@ -97,7 +97,8 @@ class Case:
 def case_of(text, given, withs=shapes.WITH):
     name, *more = text.split(":")
     model, *parts = name.split("+")
-    models = {**shapes.MODELS, **shapes.KINDS, **shapes.WITH_LISTS, **shapes.MIXED}
+    models = {**shapes.MODELS, **shapes.KINDS, **shapes.OF_SGLANG, **shapes.WITH_LISTS,
+              **shapes.MIXED}
     for one, known in ((model, models), *((part, withs) for part in parts)):
         if one not in known:
             raise SystemExit(f"run: there is no {one!r}, but {', '.join(known)}")
@@ -109,7 +110,7 @@ def case_of(text, given, withs=shapes.WITH):
     cache = more[0] if more and more[0] else "auto"
     case = Case(name, config, cache, given.mode, text=text, options=json.loads(given.options),
                 varied=dict(map(variant, getattr(given, "vary", ()))),
-                manifest=None if shapes.is_speech(config) or "rswa_window" in config else ())
+                manifest=() if shapes.has_manifest(config) else None)
     root = pathlib.Path(given.models, f"layers{config['num_hidden_layers']}")
     case.folder = shapes.write(root, model, config)
     case.check_folder = shapes.write(root, f"{model}-all-experts", shapes.all_experts(config))

@@ -103,12 +103,6 @@ KINDS = {
     "encoder-windows": {
         **_SMALL_GEMMA, "architectures": ["Gemma3TextModel"], "model_type": "gemma3_text",
         "use_bidirectional_attention": True, "is_causal": False},
-    # The same with images, of which SGLang takes chunks alone; it makes no part of images by itself.
-    "chunks-of-images": {
-        **_SMALL, "architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4_text",
-        "attention_chunk_size": 512, "no_rope_layers": [1, 1, 1, 0, 1, 1],
-        "interleave_moe_layer_step": 8, "num_local_experts": 1, "num_experts_per_tok": 1,
-        "intermediate_size_mlp": 5632, "use_qk_norm": False, "attn_temperature_tuning": False},
     # Rows that were generated see the prompt, and so many of one another. It is the text's part of a
     # model of images: engine.py says what its configuration has besides.
     "r-swa": {**_SMALL, "architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2",
@@ -124,6 +118,13 @@ KINDS = {
         "max_position_embeddings": 448, "vocab_size": 4096, "tie_word_embeddings": True,
         "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "decoder_start_token_id": 2,
         "torch_dtype": "bfloat16"},
+    # Gemma 3 with pictures of 64 tokens, which see each other both ways: write() has the rest.
+    "images": {**_SMALL_GEMMA, "architectures": ["Gemma3ForConditionalGeneration"],
+               "model_type": "gemma3_text", "images": 64},
+}
+
+#: Kinds of layers of SGLang's own models.
+OF_SGLANG = {
     # A model of hidden states that BERT's layers give, and of them the first row's.
     "bert": {"architectures": ["BertModel"], "model_type": "bert", "is_causal": False,
              "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 6,
@@ -131,15 +132,17 @@ KINDS = {
              "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu",
              "position_embedding_type": "absolute",
              "tie_word_embeddings": True, "pad_token_id": 0, "torch_dtype": "bfloat16"},
-    # Gemma 3 with pictures of 64 tokens, which see each other both ways: write() has the rest.
-    "images": {**_SMALL_GEMMA, "architectures": ["Gemma3ForConditionalGeneration"],
-               "model_type": "gemma3_text", "images": 64},
+    # Of Llama 4 SGLang has chunks in the model with images alone, whose part of images it does not make.
+    "chunks-of-images": {
+        **_SMALL, "architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4_text",
+        "attention_chunk_size": 512, "no_rope_layers": [1, 1, 1, 0, 1, 1],
+        "interleave_moe_layer_step": 8, "num_local_experts": 1, "num_experts_per_tok": 1,
+        "intermediate_size_mlp": 5632, "use_qk_norm": False, "attn_temperature_tuning": False},
+    # a layer with experts, which is what DeepSeek-V3's model of drafts has, too
+    "mla": {**MODELS["deepseek-16h"], "architectures": ["DeepseekV3ForCausalLM"],
+            "model_type": "deepseek_v3", "num_hidden_layers": 1, "first_k_dense_replace": 0,
+            "n_routed_experts": 2, "num_nextn_predict_layers": 1, "vocab_size": 4096},
 }
-
-#: A layer of DeepSeek-V3 with experts, which is what its model of drafts has, too.
-KINDS["mla"] = {**MODELS["deepseek-16h"], "architectures": ["DeepseekV3ForCausalLM"],
-                "model_type": "deepseek_v3", "num_hidden_layers": 1, "first_k_dense_replace": 0,
-                "n_routed_experts": 2, "num_nextn_predict_layers": 1, "vocab_size": 4096}
 
 #: DeepSeek-V3.2's attention over the lists of an indexer, whose scores are DeepGEMM's, which nvcc
 #: compiles when the first rows come.
@@ -162,6 +165,12 @@ MIXED = {
                    "model_type": "gemma4_text", "global_head_dim": 512},
 }
 del MIXED["two-depths"]["query_pre_attn_scalar"]
+
+#: Rows that are written over and over see each other both ways, and those of prompts beside them
+#: what is before them. write() has the rest.
+KINDS["canvas"] = {
+    **MIXED["two-depths"], "architectures": ["DiffusionGemmaForBlockDiffusion"],
+    "model_type": "diffusion_gemma_text", "global_head_dim": 256, "canvas_length": 32}
 
 
 
@@ -237,6 +246,11 @@ def is_speech(config):
     return "encoder_layers" in config
 
 
+def has_manifest(config):
+    """Whether attnjit manifest knows all kernels of a model."""
+    return not (is_speech(config) or {"rswa_window", "canvas_length"} & config.keys())
+
+
 def is_encoder(config):
     """A model that makes embeddings of rows that see both ways."""
     return not config.get("is_causal", True)
@@ -247,7 +261,9 @@ def is_encoder(config):
 REFERENCES = {
     "q16": {},
     "auto": {"kv_cache_dtype": "auto"}, "float32": {"dtype": "float32"},
-    "whole": {"decode_context_parallel_size": 1}}
+    "whole": {"decode_context_parallel_size": 1},
+    # FlashAttention-3 takes depths up to 256.
+    "windows": {"attention_config": {"backend_per_kind": {"full_attention": "TRITON_ATTN"}}}}
 
 
 def backends_of(config, cache="auto", options=None, head_scales=False):
@@ -260,8 +276,11 @@ def backends_of(config, cache="auto", options=None, head_scales=False):
         return "FLASH_ATTN@auto", "FLASH_ATTN"
     if cache == "fp8_per_token_head":
         return "FLASH_ATTN@auto", "TRITON_ATTN"
-    if config.get("alibi") or {"images", "rswa_window"} & config.keys():  # FlashAttention-3 has none
+    # FlashAttention-3 has none of these
+    if config.get("alibi") or {"images", "rswa_window", "canvas_length"} & config.keys():
         return "TRITON_ATTN@float32", "TRITON_ATTN"
+    if config.get("global_head_dim", 0) > 256:
+        return "FLASH_ATTN@windows", "TRITON_ATTN"
     if list_keys(config):  # FlashAttention takes 16 bits alone
         return ("FLASHMLA_SPARSE@auto" if cache.startswith("fp8") else "FLASH_ATTN_MLA_SPARSE",
                 "FLASHMLA_SPARSE")
@@ -362,12 +381,20 @@ def write(root, name, config):
     folder = pathlib.Path(root, name)
     folder.mkdir(parents=True, exist_ok=True)
     words = {"<s>": 0, "</s>": 1, **{f"w{i}": i for i in range(2, config["vocab_size"])}}
-    whole, more, special = config, {}, {}
+    whole, more, special, generation = config, {}, {}, {}
     if "images" in config:
         whole, more = _with_images(config)
         special = dict(zip(("image_token", "boi_token", "eoi_token"), _OF_IMAGES))
         words = {**{word: i for word, i in words.items() if i < config["vocab_size"] - 7},
                  **image_tokens(config)}
+    elif "canvas_length" in config:
+        whole = {"architectures": config["architectures"], "model_type": "diffusion_gemma",
+                 "torch_dtype": "bfloat16", "canvas_length": config["canvas_length"],
+                 "text_config": {name: value for name, value in config.items() if name not in (
+                     "architectures", "canvas_length")}}
+        generation = {"max_denoising_steps": 4, "stability_threshold": 1, "t_min": 0.4,
+                      "t_max": 0.8, "confidence_threshold": 0.005, "sampler_config": {
+                          "_cls_name": "EntropyBoundSamplerConfig", "entropy_bound": 0.1}}
     elif config["architectures"] == ["Llama4ForConditionalGeneration"]:
         whole = _with_text(config)
     elif is_speech(config):
@@ -385,6 +412,7 @@ def write(root, name, config):
             "unk_token": "w2", "model_max_length": config["max_position_embeddings"],
             **({"extra_special_tokens": special} if special else {})}
     for file, content in (("tokenizer_config.json", said), ("config.json", whole), *more.items(),
-                          ("generation_config.json", {"bos_token_id": 0, "eos_token_id": 1})):
+                          ("generation_config.json", {"bos_token_id": 0, "eos_token_id": 1,
+                                                      **generation})):
         (folder / file).write_text(json.dumps(content), encoding="utf-8")
     return folder

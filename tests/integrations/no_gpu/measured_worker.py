@@ -45,9 +45,11 @@ class Worker(GpulessWorker):
             made.pooler_output = [torch.ones(scheduler_output.num_scheduled_tokens[one], 256)
                                   for one in made.req_ids]
             return made
-        count = len(made.req_ids)
-        made.logprobs = LogprobsLists(np.full((count, 1), TOKEN), np.full((count, 1), LOGPROB),
-                                      np.ones(count, dtype=np.int64))
+        for new in scheduler_output.scheduled_new_reqs:
+            self._asked = new.sampling_params.logprob_token_ids or []
+        tokens = np.tile([TOKEN, *self._asked], (len(made.req_ids), 1))
+        made.logprobs = LogprobsLists(tokens, np.full(tokens.shape, LOGPROB),
+                                      np.ones(len(tokens), dtype=np.int64))
         for new in scheduler_output.scheduled_new_reqs:
             if new.sampling_params.prompt_logprobs is not None:
                 tokens = torch.tensor(new.prompt_token_ids[1:])[:, None]

@@ -153,7 +153,25 @@ def serves(folder):
         assert [one["load"] for one in record["runs"]] == ["http 2"], record["runs"]
 
 
-CASES = {f.__name__: f for f in (runs, of_eight_bits, of_options, failures, serves)}
+def weights(folder):
+    """Norms pass their rows on, whether their factor is a weight or one more than it: a model whose
+    norms are 0 has the same log-probabilities in all engines."""
+    import torch
+
+    sys.path.insert(0, str(DRIVER))
+    import extension
+
+    class GemmaRMSNorm(torch.nn.RMSNorm):
+        """Stands for vLLM's, and for SGLang's."""
+
+    model = torch.nn.ModuleDict({"plain": torch.nn.RMSNorm(4), "more": GemmaRMSNorm(4)})
+    model.config = None
+    extension.fill(model)
+    assert model["plain"].weight.tolist() == [1.0] * 4, model["plain"].weight
+    assert model["more"].weight.tolist() == [0.0] * 4, model["more"].weight
+
+
+CASES = {f.__name__: f for f in (weights, runs, of_eight_bits, of_options, failures, serves)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or CASES:

@@ -37,6 +37,8 @@ def fill(model, rank=0, called=lambda name: name):
               if hasattr(module, "total_num_kv_heads") and hasattr(module, "head_size")}
     q_rows.update({f"{name}.weight": module.weight.shape[0]
                    for name, module in model.named_modules() if name.endswith("encoder_attn.q_proj")})
+    one_more = {f"{name}.weight" for name, module in model.named_modules()
+                if type(module).__name__ in ("GemmaRMSNorm", "Gemma3RMSNorm")}
     with torch.no_grad():
         for name, weight in model.named_parameters():
             seed = torch.Generator(device=weight.device).manual_seed(
@@ -46,9 +48,8 @@ def fill(model, rank=0, called=lambda name: name):
             if name.endswith("sinks"):
                 weight.copy_(torch.randn(weight.shape, generator=seed, device=weight.device))
             elif weight.dim() == 1:
-                of_gemma = "gemma" in type(model).__name__.lower() and "vision" not in name
-                norm = name.endswith("weight") and not of_gemma
-                weight.fill_(1.0 if norm else 0.0)  # Gemma's norms are 1 + w
+                norm = name.endswith("weight") and name not in one_more  # whose factor is 1 + w
+                weight.fill_(1.0 if norm else 0.0)
             else:
                 embeds = "embed_tokens" in name and not tied
                 size = 1.0 if embeds else weight.shape[-1] ** -0.5

@@ -6,6 +6,7 @@ is given them as a model runner gives them.
     sglang_keys_test.py [MODEL..]     # without arguments: all that SGLang has, and families.json
 """
 import importlib.metadata
+import inspect
 import json
 import pathlib
 import sys
@@ -18,6 +19,7 @@ import attnjit
 
 have_gpu, torch.cuda.is_available = torch.cuda.is_available, lambda: False
 
+from sglang.srt import runtime_context  # noqa: E402
 from sglang.srt.configs.load_config import LoadConfig  # noqa: E402
 from sglang.srt.configs.model_config import AttentionArch, ModelConfig  # noqa: E402
 from sglang.srt.distributed import parallel_state  # noqa: E402
@@ -26,8 +28,7 @@ from sglang.srt.model_loader import loader  # noqa: E402
 from sglang.srt.model_loader.utils import (get_model_architecture,  # noqa: E402
                                            set_default_torch_dtype)
 from sglang.srt.plugins.hook_registry import HookRegistry  # noqa: E402
-from sglang.srt.server_args import (ServerArgs,  # noqa: E402
-                                    set_global_server_args_for_scheduler)
+from sglang.srt.server_args import ServerArgs  # noqa: E402
 
 torch.cuda.is_available = have_gpu
 from attnjit.integrations import manifests, sglang_backend, sglang_service  # noqa: E402
@@ -58,22 +59,29 @@ SPEC = types.SimpleNamespace(speculative_num_draft_tokens=None, speculative_eagl
 sglang_backend.get_spec = lambda: SPEC
 
 
-def model_of(folder, dtype="bfloat16"):
+def model_of(folder, dtype="bfloat16", device="meta", **options):
     """A model, and what SGLang knows of it."""
     arguments = ServerArgs(model_path=str(folder), device="cpu", skip_tokenizer_init=True,
                            load_format="dummy", dtype=dtype, page_size=PAGE,
-                           attention_backend=integration.NAME, grammar_backend="none")
-    set_global_server_args_for_scheduler(arguments)
+                           attention_backend=integration.NAME, grammar_backend="none", **options)
+    # NOTE: newer versions are told this process's place among those of parallel ones.
+    ranks = getattr(runtime_context, "SpawnRanks", None)
+    runtime_context.publish(arguments, role="scheduler", **({"ranks": ranks(0)} if ranks else {}))
     config = ModelConfig.from_server_args(arguments)
     if not parallel_state.model_parallel_is_initialized():
         parallel_state.init_distributed_environment(
             backend="gloo", world_size=1, rank=0, local_rank=0,
             distributed_init_method=f"file://{folder.parent}/meet")
         parallel_state.initialize_model_parallel()
-        dp_attention.initialize_dp_attention(arguments, config)
+        initialize = dp_attention.initialize_dp_attention
+        initialize(*(arguments, config)[:len(inspect.signature(initialize).parameters)])
     get_model_architecture(config)  # NOTE: its module is to be imported on a real device
-    with set_default_torch_dtype(config.dtype), torch.device("meta"):
+    with set_default_torch_dtype(config.dtype), torch.device(device):
         return loader._initialize_model(config, LoadConfig(load_format="dummy")), config
+
+
+def algorithm_of(name):
+    return types.SimpleNamespace(is_none=lambda: name is None, is_ngram=lambda: name == "ngram")
 
 
 def asked_by(model, config, cache, algorithm):
@@ -85,8 +93,7 @@ def asked_by(model, config, cache, algorithm):
         attention_chunk_size=config.attention_chunk_size, server_args=types.SimpleNamespace(),
         token_to_kv_pool=None,
         req_to_token_pool=types.SimpleNamespace(req_to_token=torch.zeros(8, 4096)),
-        spec_algorithm=types.SimpleNamespace(is_none=lambda: algorithm is None,
-                                             is_ngram=lambda: algorithm == "ngram"))
+        spec_algorithm=algorithm_of(algorithm))
     SPEC.speculative_num_draft_tokens = DRAFTS if algorithm else None
     SPEC.speculative_eagle_topk = 1 if algorithm else None
     asked.clear()

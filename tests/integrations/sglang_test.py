@@ -140,7 +140,7 @@ def refusals():
     ahead = layer_of(attn_type=AttentionType.DECODER_BIDIRECTIONAL)
     for layers_of_it, changes, text in (
             (layer, dict(model_config=encoder), "--page-size 1"),
-            (layer, dict(model_config=lists), "DSA"),
+            (layer, dict(model_config=lists), "but those of DSA"),
             (layer, dict(dtype=torch.float32), "torch.float32"),
             (layer, dict(kv_cache_dtype=torch.float8_e5m2), "float8_e5m2"),
             (layer, dict(kv_cache_dtype=E4M3, kv_cache_dtype_str="mxfp8"), "mxfp8"),

@@ -144,7 +144,9 @@ def refusals(folder):
             (LLAMA, "sglang", ("--kv-cache-dtype", "bfloat16"), ""),
             (DEEPSEEK, "vllm", ("--kv-cache-dtype", "fp8"), ""),
             ({"model_type": "modernbert"}, "transformers", (), "decoders alone"),
-            (listed, "sglang", (), "DSA"), (alibi, "sglang", (), "ALiBi"),
+            (alibi, "sglang", (), "ALiBi"),
+            (listed, "sglang", ("--arch", "sm_90a", "--tree", "--drafts", "3"), "trees"),
+            (listed, "sglang", ("--arch", "sm_90a", "--batch-invariant", "8192,8192"), "deterministic"),
             ({**GEMMA3, "use_bidirectional_attention": True}, "sglang", (), "both ways"),
             ({**LLAMA, "head_dim": 264}, "vllm", (), "qk_depth"),
             ({**LLAMA, "head_dim": 264}, "sglang", (), "qk_depth"),
@@ -192,6 +194,15 @@ def main():
             ("decode", 16, 64)] * 2
         listed = {**DEEPSEEK, "model_type": "deepseek_v32", "index_topk": 2048}
         assert {one["page_size"] for one in specs(folder, listed, "--page", "128")} == {64}
+        for arch, cache, fields in (("sm_90a", "auto", {}), ("sm_90a", "fp8_e4m3", {"cache_format": "dsv32"}),
+                                    ("sm_100a", "bfloat16", {}),
+                                    ("sm_100a", "auto", {"kv_dtype": "e4m3", "scales": "tensor"})):
+            dense, lists = specs(folder, listed, "--kv-cache-dtype", cache, "--arch", arch, server="sglang",
+                                 arch=arch)
+            assert dense["ragged_kv"] and "page_size" not in dense, dense
+            assert (lists["topk"], lists["page_size"]) == (2048, 64), lists
+            assert {name: lists.get(name) for name in ("cache_format", "kv_dtype", "scales")} == {
+                **dict.fromkeys(("cache_format", "kv_dtype", "scales")), **fields}, lists
         ranks = specs(folder, DEEPSEEK, "--tp", "8", "--dcp", "2", "--drafts", "1")
         assert all(one["num_q_heads"] == 32 and one["return_lse"] for one in ranks)
         assert len({json.dumps(one["mask"]) for one in ranks}) == 3  # two ranks', and none

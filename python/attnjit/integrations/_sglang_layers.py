@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Dict, List, Optional, Union
 
-from ._layers import _NAMED_ROWS, MOST_ROWS, SIXTEEN_BITS, Layer, Server, mask_of, types_of
-
-
-NO_LISTS = "lists of keys (DSA) are not served in SGLang"
+from ._layers import (_NAMED_ROWS, DSV32, EIGHT_BITS, MOST_ROWS, SIXTEEN_BITS, Layer, Server,
+                      mask_of, types_of, vllm_specs)
 
 
 #: Architectures whose configurations have windows, and of which SGLang's models have none.
@@ -21,11 +19,31 @@ def sglang_layer(layer: Layer, architecture: str) -> Layer:
     return replace(layer, window=0) if architecture in _NO_WINDOWS else layer
 
 
+def cache_of_lists(cache: str, arch: str) -> str:
+    """The cache that SGLang makes of what it is asked for where rows see lists of keys (DSA): by
+    default the model's on Hopper and e4m3 on Blackwell; on Hopper e4m3 has scales in its rows."""
+    if arch == "sm_90a":
+        return DSV32 if cache in EIGHT_BITS else cache
+    return "fp8_e4m3" if cache == "auto" else cache
+
+
+def why_no_lists(server: Server) -> Optional[str]:
+    """Why lists of keys (DSA) are not served with a server's options; None: they are."""
+    for holds, text in ((server.partition_keys, "with deterministic inference"),
+                        (server.tree, "of drafts that are trees"),
+                        (server.page_size != 64, f"in pages of {server.page_size}")):
+        if holds:
+            return f"lists of keys {text} are not served"
+    return None
+
+
 def why_sglang_refuses(layer: Layer, server: Server, architecture: str) -> Optional[str]:
     """Why SGLang's backend takes no such layer, whatever the kernels serve; None: it does."""
+    no_lists = why_no_lists(server)
     for holds, text in ((server.dtype != SIXTEEN_BITS.get(server.cache, server.dtype),
                          f"a cache of {server.cache} beside a model of {server.dtype} is not served"),
-                        (layer.topk, NO_LISTS), (layer.alibi, "positions by ALiBi are not served"),
+                        (layer.topk and no_lists, no_lists or ""),
+                        (layer.alibi, "positions by ALiBi are not served"),
                         (layer.both_ways and architecture.startswith("gemma"),
                          "decoders that see both ways are not served")):
         if holds:
@@ -69,6 +87,8 @@ def sglang_specs(layer: Layer, server: Server) -> List[Dict[str, Any]]:
         "ov_depth": layer.ov_depth}
     prompts = {**base, "qkv_dtype": server.dtype, "output_dtype": server.dtype, "ragged": True,
                "ragged_kv": True, "mask": "causal"}
+    if layer.topk:  # NOTE: prompts are dense where SGLang takes them for short
+        return [prompts, *vllm_specs(layer, server)]
     base.update(page_size=server.page_size, mask=sglang_mask(layer))
     if layer.latent:
         base.update(mla="decode", group=layer.q_heads, qk_depth=layer.latent + layer.rope,

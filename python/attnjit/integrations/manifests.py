@@ -14,10 +14,10 @@ from typing import Any, Callable, Dict, List, Optional
 
 from .. import AttnjitError, UnsupportedError
 from .._abi import command_path
-from ._checkpoints import UNDIVIDED, cache_of, dtype_of, quantization_of
+from ._checkpoints import UNDIVIDED, Cache, cache_of, dtype_of, quantization_of
 from ._layers import (DSV32, EIGHT_BITS, INVARIANT_LIST, SIXTEEN_BITS, TOKEN_SCALES, Layer, Server,
                       invariant_keys, vllm_specs, why_vllm_refuses, why_vllm_shares_not)
-from ._sglang_layers import sglang_layer, sglang_specs, why_sglang_refuses
+from ._sglang_layers import cache_of_lists, sglang_layer, sglang_specs, why_sglang_refuses
 from ._specs import why_not
 from ._transformers_layers import transformers_specs
 
@@ -161,11 +161,16 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
         sharing = why_vllm_shares_not(wholes[i % len(wholes)], one["gpus"], given.dcp)
         cache = cache_of(given.server, model, given.kv_cache_dtype, layer.latent > 0)
         cached = not layer.both_ways or given.server == "sglang"  # keys are read in the cache
-        if cache.name in EIGHT_BITS and cached and not layer.latent and given.arch is None:
+        lists_in_sglang = layer.topk > 0 and given.server == "sglang"
+        if given.arch is None and (cache.name not in SIXTEEN_BITS if lists_in_sglang else
+                                   cache.name in EIGHT_BITS and cached and not layer.latent):
             parser().error(f"--arch: is missing, on which a cache of {cache.name} depends; allowed: "
                            f"{', '.join(_ARCHS)}")
+        if lists_in_sglang:
+            cache = Cache(cache_of_lists(cache.name, given.arch or _ARCHS[0]))
         pages = given.page or [64 if layer.latent and for_vllm else _PAGES[given.server]]
-        if layer.topk and for_vllm:  # NOTE: an indexer's pages, into which vLLM splits longer ones
+        # NOTE: an indexer's pages, into which vLLM splits longer ones.
+        if layer.topk and given.server != "transformers":
             pages = [64]
         for page, rank in ((page, rank) for page in pages for rank in range(given.dcp)):
             server = Server(given.arch or _ARCHS[0], dtype, page, cache.name, given.drafts,

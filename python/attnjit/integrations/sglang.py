@@ -75,14 +75,19 @@ def as_one_of_its_own(original: Callable[..., Any], arguments: Any, *more: Any) 
             write.__setattr__(arguments, field, NAME)
 
 
-def create(runner: Any, page_size: Optional[int] = None) -> Any:
-    """The backend of a model runner; ValueError says all that it does not serve."""
+def create(runner: Any, page_size: Optional[int] = None, **more: Any) -> Any:
+    """The backend of a model runner; ValueError says all that it does not serve. `more`: what
+    SGLang's own backend of lists of keys takes."""
+    from .sglang_backend import AttnjitAttnBackend, list_keys
+
+    if list_keys(runner):
+        from .sglang_lists import AttnjitListsAttnBackend
+
+        return AttnjitListsAttnBackend(runner, **more)
     if runner.use_mla_backend:
         from .sglang_mla import AttnjitMLAAttnBackend
 
         return AttnjitMLAAttnBackend(runner, page_size)
-    from .sglang_backend import AttnjitAttnBackend
-
     return AttnjitAttnBackend(runner, page_size)
 
 
@@ -92,13 +97,24 @@ def with_drafts(original: Callable[..., Any], factory: Any, backend_name: str,
     decodes = "decode" in backend_map["triton"].__name__
 
     def made() -> Any:
-        if decodes:
+        from .sglang_backend import list_keys
+
+        runner = factory.draft_model_runner
+        seeds: Dict[str, Any] = {}
+        if list_keys(runner):
+            seeds["seed_dsa_topk_from_draft_extend"] = factory.seed_dsa_topk_from_draft_extend
+        if not decodes:
+            backend = create(runner, **seeds)
+        elif seeds:
+            from .sglang_lists import AttnjitListsMultiStepDraftBackend
+
+            backend = AttnjitListsMultiStepDraftBackend(
+                runner, factory.topk, factory.speculative_num_steps, **seeds)
+        else:
             from .sglang_drafts import AttnjitMultiStepDraftBackend
 
-            backend: Any = AttnjitMultiStepDraftBackend(
-                create, factory.draft_model_runner, factory.topk, factory.speculative_num_steps)
-        else:
-            backend = create(factory.draft_model_runner)
+            backend = AttnjitMultiStepDraftBackend(create, runner, factory.topk,
+                                                   factory.speculative_num_steps)
         # NOTE: newer versions want the name, too.
         stamps = "stamps_children" in inspect.signature(original).parameters
         return (NAME, backend) if stamps else backend

@@ -14,24 +14,25 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
+from sglang.srt.configs.model_config import is_deepseek_dsa
 from sglang.srt.layers.attention.base_attn_backend import AttentionBackend
 from sglang.srt.layers.radix_attention import AttentionType, RadixAttention
 from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
-from sglang.srt.runtime_context import get_exec, get_spec
+from sglang.srt.runtime_context import get_exec, get_parallel, get_spec
 
 from .. import AttnjitError, Mask, ScoreMod, paged_attention
 from .._device import architecture
 from . import sglang_service
-from ._layers import MOST_ROWS, Layer, Server, invariant_keys
-from ._sglang_layers import NO_LISTS, sglang_mask, sglang_specs, sglang_types, tree_mask
+from ._layers import DSV32, MOST_ROWS, Layer, Server, invariant_keys
+from ._sglang_layers import sglang_mask, sglang_specs, sglang_types, tree_mask, why_no_lists
 from ._specs import why_not as why_no_kernel
 from .sglang_service import launches, say_start, service
 from .sglang_tables import fill_page_tables, tree_bits
 
 _DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 #: What the start's line says, and docs/sglang.md.
-REFUSED = ("lists of keys (DSA, QSA), image tokens that see what is ahead, relative biases, caches "
+REFUSED = ("lists of keys but DSA's, image tokens that see what is ahead, relative biases, caches "
            "of 8 bits but e4m3 with scales of tensors, caches of 4 bits, context parallelism")
 
 
@@ -52,10 +53,10 @@ def why_not(runner: Any, arch: Optional[str], page_size: int) -> List[str]:
          "of fp8_e4m3 with a scale for each tensor"),
         (getattr(getattr(runner, "kv_index_translator", None), "is_translating", False),
          "the unified memory pool is not served"),
-        (getattr(config, "index_topk", None) is not None
-         or getattr(config.hf_config, "index_topk", None) is not None,
-         NO_LISTS),
     ) if holds]
+    if not reasons and _lists_anything(runner):
+        reasons = [text for text in (_why_no_indexer(runner),
+                                     why_no_lists(server_of(runner, arch, page_size))) if text]
     if reasons:
         return reasons
     for layer in _layers_of(runner):
@@ -67,6 +68,42 @@ def why_not(runner: Any, arch: Optional[str], page_size: int) -> List[str]:
         if reason is not None:
             return [f"layer {layer.layer_id}: {reason}"]
     return []
+
+
+def refuse(runner: Any, arch: Optional[str], page_size: int) -> None:
+    """Raises ValueError where the kernels do not serve all of a model and its server's options."""
+    reasons = why_not(runner, arch, page_size)
+    if reasons:
+        raise ValueError("the attnjit attention backend cannot serve this: " + "; ".join(reasons))
+
+
+def _lists_anything(runner: Any) -> bool:
+    """Whether an indexer lists the keys of each row."""
+    config = runner.model_config
+    return any(getattr(one, "index_topk", None) is not None for one in (config, config.hf_config))
+
+
+def list_keys(runner: Any) -> int:
+    """The most keys of a row's list (DSA); 0: rows see all keys before them."""
+    config = runner.model_config.hf_config
+    dsa = runner.use_mla_backend and config is not None and is_deepseek_dsa(config)
+    return int(config.index_topk) if dsa else 0
+
+
+def _why_no_indexer(runner: Any) -> Optional[str]:
+    """Why the lists of a model's indexer are not served; None: they are."""
+    if not list_keys(runner):
+        return "lists of keys but those of DSA are not served"
+    parallel, config = get_parallel(), runner.model_config.hf_config
+    for holds, text in (
+            (getattr(config, "index_kpool", 1) > 1, "of pools of keys"),
+            (any((one.sliding_window_size or -1) >= 0 for one in _layers_of(runner)),
+             "beside windows"),
+            (getattr(runner, "hisparse_coordinator", None) is not None, "with HiSparse"),
+            (parallel.dcp_enabled or parallel.attn_cp_size > 1, "with context parallelism")):
+        if holds:
+            return f"lists of keys {text} are not served"
+    return None
 
 
 def _cache_name(runner: Any) -> str:
@@ -115,16 +152,19 @@ def layer_of(layer: Any, runner: Any, sinks: bool) -> Layer:
         layer.tp_q_head_num, layer.tp_q_head_num if latent else layer.tp_k_head_num, *depths,
         window, float(layer.logit_cap or 0.0), sinks,
         both_ways=layer.attn_type == AttentionType.ENCODER_ONLY, cross=layer.is_cross_attention,
-        latent=latent, rope=rope, chunk=int(chunk) if layer.use_irope and chunk else 0)
+        latent=latent, rope=rope, topk=list_keys(runner),
+        chunk=int(chunk) if layer.use_irope and chunk else 0)
 
 
 def server_of(runner: Any, arch: Optional[str], page_size: int) -> Server:
     """What of a server's options kernels depend on."""
-    eight = runner.kv_cache_dtype is torch.float8_e4m3fn
+    cache = "fp8_e4m3" if runner.kv_cache_dtype is torch.float8_e4m3fn else "auto"
+    if getattr(runner.token_to_kv_pool, "dsa_kv_cache_store_fp8", False):
+        cache = DSV32
     drafts = (get_spec().speculative_num_draft_tokens or 0) if _speculates(runner) else 0
-    return Server(arch or "sm_90a", _DTYPES[runner.dtype], page_size,
-                  "fp8_e4m3" if eight else "auto", drafts=max(0, drafts - 1),
-                  partition_keys=partition_keys(runner), tree=_follows_trees(runner))
+    return Server(arch or "sm_90a", _DTYPES[runner.dtype], page_size, cache,
+                  drafts=max(0, drafts - 1), partition_keys=partition_keys(runner),
+                  tree=_follows_trees(runner))
 
 
 def _speculates(runner: Any) -> bool:
@@ -194,10 +234,7 @@ class AttnjitAttnBackend(AttentionBackend):
         super().__init__()
         arch = _arch(runner)
         self.page_size = page_size or runner.page_size
-        reasons = why_not(runner, arch, self.page_size)
-        if reasons:
-            raise ValueError("the attnjit attention backend cannot serve this: "
-                             + "; ".join(reasons))
+        refuse(runner, arch, self.page_size)
         self.device = runner.device
         self.req_to_token = runner.req_to_token_pool.req_to_token
         self.token_to_kv_pool = runner.token_to_kv_pool
@@ -217,7 +254,9 @@ class AttnjitAttnBackend(AttentionBackend):
         self._graphs: Dict[Tuple[int, str], Step] = {}  # by the number of requests and the mode
         self._kinds: Dict[Tuple[int, bool, bool], "Kind"] = {}  # by layer and step
         self._verify_mask: Any = None
-        self._ask(runner, arch)
+        self._asked = ask_at_start(runner, arch, self._server)
+        for layer in _layers_of(runner):
+            self._scales(layer, False)  # of each layer: a graph is to find them made
 
     # --- steps
 
@@ -468,20 +507,21 @@ class AttnjitAttnBackend(AttentionBackend):
             return buffer.transpose(1, 2)
         return buffer.view(-1, self.page_size, *buffer.shape[1:])
 
-    # --- at start
 
-    def _ask(self, runner: Any, arch: Optional[str]) -> None:
-        """Has the kernels of the model's layers compiled, and says what is served."""
-        self._asked: Dict[int, Layer] = {}
-        counted: Dict[Layer, int] = {}
-        for layer in _layers_of(runner):
-            one = layer_of(layer, runner, _sinks_of(runner, layer))
-            self._asked[id(layer)] = one
-            counted[one] = counted.get(one, 0) + 1
-            self._scales(layer, False)  # of each layer: a graph is to find them made
-        for one in counted:
-            sglang_service.ask(sglang_specs(one, self._server))
-        say_start(arch, counted, self._server, REFUSED)
+# --- at start
+
+def ask_at_start(runner: Any, arch: Optional[str], server: Server) -> Dict[int, Layer]:
+    """Has the kernels of the model's layers compiled, and says what is served: each layer by its
+    id()."""
+    asked: Dict[int, Layer] = {}
+    counted: Dict[Layer, int] = {}
+    for layer in _layers_of(runner):
+        one = asked[id(layer)] = layer_of(layer, runner, _sinks_of(runner, layer))
+        counted[one] = counted.get(one, 0) + 1
+    for one in counted:
+        sglang_service.ask(sglang_specs(one, server))
+    say_start(arch, counted, server, REFUSED)
+    return asked
 
 
 def refuse_unknown(layer: Any, others: Dict[str, Any]) -> None:

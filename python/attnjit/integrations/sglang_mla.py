@@ -16,6 +16,24 @@ from .sglang_backend import AttnjitAttnBackend, Step, refuse_unknown
 from .sglang_service import launches, service
 
 
+def prompts(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layer: Any, q_offsets: torch.Tensor,
+            max_q_len: int, kv_offsets: torch.Tensor, max_kv_len: int, causal: bool,
+            wants_lse: bool = False) -> Any:
+    """Rows of requests over keys and values of each head that lie side by side, with the sums
+    [rows, heads] where they are wanted."""
+    launches["prompts"] += 1
+    heads = layer.tp_q_head_num
+    q, k = (one.view(-1, heads, layer.qk_head_dim) for one in (q, k))
+    out = q.new_empty(q.shape[0], heads, layer.v_head_dim)
+    made = attention(q, k.to(q.dtype), v.view(-1, heads, layer.v_head_dim).to(q.dtype), out=out,
+                     q_offsets=q_offsets, kv_offsets=kv_offsets, max_q_len=max_q_len,
+                     max_kv_len=max(1, max_kv_len), mask="causal" if causal else None,
+                     scale=float(layer.scaling), lse=wants_lse, service=service())
+    if wants_lse:
+        return out, made[1].transpose(0, 1).contiguous()
+    return out.view(q.shape[0], heads * layer.v_head_dim)
+
+
 class AttnjitMLAAttnBackend(AttnjitAttnBackend):
     """One thread's steps of a model of MLA."""
 
@@ -79,18 +97,8 @@ class AttnjitMLAAttnBackend(AttnjitAttnBackend):
             offsets = torch.nn.functional.pad(torch.cumsum(step.kv_lens, 0, dtype=torch.int32),
                                               (1, 0))
             most = k.shape[0]
-        launches["prompts"] += 1
-        heads = layer.tp_q_head_num
-        q, k = (one.view(-1, heads, layer.qk_head_dim) for one in (q, k))
-        out = q.new_empty(q.shape[0], heads, layer.v_head_dim)
-        wants = bool(batch.mha_return_lse)
-        made = attention(q, k.to(q.dtype), v.view(-1, heads, layer.v_head_dim).to(q.dtype), out=out,
-                         q_offsets=q_offsets, kv_offsets=offsets.int(), max_q_len=longest,
-                         max_kv_len=max(1, int(most)), mask="causal" if causal else None,
-                         scale=float(layer.scaling), lse=wants, service=service())
-        if wants:
-            return out, made[1].transpose(0, 1).contiguous()
-        return out.view(q.shape[0], heads * layer.v_head_dim)
+        return prompts(q, k, v, layer, q_offsets, longest, offsets.int(), int(most), causal,
+                       bool(batch.mha_return_lse))
 
     def _ragged(self, step: Step) -> Tuple[torch.Tensor, int]:
         offsets = step.q_offsets

@@ -76,4 +76,5 @@ def _text(layer: Layer, server: Server) -> str:
         (layer.window, f"windows of {layer.window}"), (layer.sink, "sinks"),
         (layer.chunk, f"chunks of {layer.chunk}"), (layer.softcap, f"a softcap of {layer.softcap}"),
         (layer.both_ways, "encoder"), (layer.cross, "cross attention"),
+        (layer.topk, f"lists of {layer.topk} keys"),
         (server.cache != "auto", "a cache of e4m3")) if holds)

@@ -23,6 +23,7 @@ import reference
 from attnjit import _mla
 from attnjit.integrations import vllm as integration
 from attnjit.integrations import vllm_mla, vllm_service
+from attnjit.integrations.vllm_backend import AttnjitImpl
 from mla_reference import dequantised, find, specs
 from vllm_server_test import MODEL
 
@@ -117,7 +118,7 @@ def builder_of(config, layer, drafts=0):
 
 def dense(config):
     for kind in ("auto", "fp8"):
-        layer = layer_of(config, kind, "layer")
+        layer = layer_of(config, kind, "layer", non_causal_multi_token_decode=True)
         assert type(layer.impl).__name__ == "AttnjitMLAImpl"
         layer._k_scale.fill_(0.5 if kind == "fp8" else 1.0)
         asked.clear()
@@ -145,8 +146,12 @@ def dense(config):
             error = (out.view(right.shape) - right).abs().max()
             assert error < 2e-3, (kind, rows, error)
             assert specs[-1].get("kv_dtype") == ("e4m3" if kind == "fp8" else None), specs[-1]
-            if causal:
-                assert keys_of(specs[-1:]) <= at_start, (specs[-1], asked)
+            assert keys_of(specs[-1:]) <= at_start, (specs[-1], asked)
+            # Drafts in a graph: lengths grow without another build.
+            assert builder.supports_draft_decode_metadata_update
+            builder.update_draft_decode_metadata(step)
+            common.seq_lens -= 1
+            assert torch.equal(step.decode.seq_lens, common.seq_lens)
     for changes in (dict(sliding_window=8),):
         try:
             layer_of(config, "auto", "layer", **changes)
@@ -288,6 +293,11 @@ def layers_of_lists(config):
         builder, common = builder_of(config, layer, drafts), batch_of(rows, keys)
         of_rows = torch.arange(2, dtype=torch.int32).repeat_interleave(torch.tensor(rows))
         step = builder.build(0, common.replace(_token_to_req_indices_cache=of_rows))
+        if rows == [1, 1]:  # drafts in a graph, whose rows may be of other requests
+            assert builder.supports_draft_decode_metadata_update
+            step.req_id_per_token = torch.tensor([7, 7], dtype=torch.int32)
+            builder.update_draft_decode_metadata(step)
+            assert step.req_id_per_token.tolist() == [0, 1]
         cache, q = cache_of("auto"), torch.randn(sum(rows), HEADS, 192)
         buffer.fill_(-1)
         visible, begin = [], 0
@@ -305,6 +315,12 @@ def layers_of_lists(config):
         right = expected(layer, q, cache, common, None, visible)
         assert (out.view(right.shape) - right).abs().max() < 2e-3, (rows, keys)
         assert keys_of(specs[-1:]) <= keys_of(asked), (specs[-1], asked)
+
+
+def requests_of_rows(starts, out, _rows, _all_rows):
+    """vLLM's kernel of Triton."""
+    rows = starts.diff()
+    out.copy_(torch.arange(len(rows)).repeat_interleave(rows))
 
 
 def convert(lists, step, *, block_stride_rows, return_valid_counts):
@@ -331,8 +347,10 @@ def answers(config):
                           (dict(dtype=torch.float16, kv_cache_dtype="fp8_ds_mla", use_sparse=True),
                            "fp8_ds_mla beside"),
                           (dict(has_sink=True), "sinks"), (dict(head_size=2048), "qk_depth"),
-                          (dict(use_sparse=True, hisparse=True), "HiSparse")):
+                          (dict(use_sparse=True, hisparse=True), "HiSparse"),
+                          (dict(pcp=2), "PCP"), (dict(use_sparse=True, pcp=2), "PCP")):
         hisparse = changes.pop("hisparse", None)
+        config.parallel_config.prefill_context_parallel_size = changes.pop("pcp", 1)
         config.attention_config.hisparse_config = hisparse and types.SimpleNamespace()
         selector._cached_get_attn_backend.cache_clear()
         try:
@@ -342,6 +360,10 @@ def answers(config):
         else:
             raise AssertionError(f"{changes} were taken")
     config.attention_config.hisparse_config = None
+    config.parallel_config.prefill_context_parallel_size = 1
+    for ahead in (True, False):  # layers of drafts that are made at once
+        config.attention_config.use_non_causal = ahead
+        assert AttnjitImpl(8, 64, 0.1, 4).sees_ahead is ahead
 
 
 def main():
@@ -363,6 +385,7 @@ def main():
         config.model_config.hf_text_config.index_topk = 64
         sparse_mla_attention.get_tensor_model_parallel_world_size = lambda: 1
         sparse_mla_attention.PIN_MEMORY = False
+        vllm_mla.compute_token_to_req_indices = requests_of_rows
         lists(config)
         layers_of_lists(config)
     import vllm

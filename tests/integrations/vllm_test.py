@@ -12,17 +12,21 @@ import sys
 import tempfile
 import types
 
+import numpy as np
 import torch
 import vllm.envs as envs
-from vllm import _custom_ops
+from vllm import _custom_ops, forward_context
+from vllm.config import CUDAGraphMode
 from vllm.model_executor.layers.attention.chunked_local_attention import (
     create_chunked_local_attention_backend)
 from vllm.model_executor.layers.quantization.utils.quant_utils import (kFp8StaticTensorSym,
                                                                        kNvfp4Dynamic)
+from vllm.model_executor.models.gemma4_mm import Gemma4ForConditionalGeneration
 from vllm.platforms.interface import DeviceCapability
 from vllm.v1.attention.backend import CommonAttentionMetadata
 from vllm.v1.attention.backends.registry import AttentionBackendEnum
-from vllm.v1.attention.ops import triton_reshape_and_cache_flash
+from vllm.v1.attention.backends.utils import create_fast_prefill_custom_backend
+from vllm.v1.attention.ops import dcp, triton_reshape_and_cache_flash
 from vllm.utils import jit_monitor, torch_utils
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVQuantMode
 from vllm.v1.kv_cache_layout import KVCacheLayout
@@ -179,17 +183,20 @@ def layers():
             raise AssertionError(f"{options} were taken")
 
 
-def builder_of(impl, layer, cache_dtype, drafts=0, backend=AttnjitBackend, **of_model):
+def builder_of(impl, layer, cache_dtype, drafts=0, backend=AttnjitBackend, non_causal=False,
+               ubatches=False, diffuses=False, combines="ag_rs", **of_model):
     """A builder of a bf16 model with one layer; `prewarmed` has the specs that it asked for."""
     layer.impl = impl
     config = types.SimpleNamespace(
-        compilation_config=types.SimpleNamespace(static_forward_context={"layer": layer}),
+        diffusion_config={} if diffuses else None, compilation_config=types.SimpleNamespace(
+            static_forward_context={"layer": layer}, cudagraph_mode=CUDAGraphMode.FULL_AND_PIECEWISE),
         model_config=types.SimpleNamespace(dtype=torch.bfloat16, max_model_len=4096, **of_model),
         scheduler_config=types.SimpleNamespace(max_num_batched_tokens=64, max_num_seqs=8),
-        parallel_config=types.SimpleNamespace(cp_kv_cache_interleave_size=1),
+        parallel_config=types.SimpleNamespace(cp_kv_cache_interleave_size=1, use_ubatching=ubatches,
+                                              dcp_comm_backend=combines),
         speculative_config=(types.SimpleNamespace(num_speculative_tokens=drafts) if drafts
                             else None))
-    spec = types.SimpleNamespace(block_size=PAGE, dtype=cache_dtype)
+    spec = types.SimpleNamespace(block_size=PAGE, dtype=cache_dtype, non_causal=non_causal)
     prewarmed.clear()
     vllm_service._said.clear()
     return backend.get_builder_cls()(spec, ["layer"], config, torch.get_default_device())
@@ -309,7 +316,7 @@ def check(impl, layer, cache, step, visible, bias=0, sinks=None, k=None, v=None)
     """Runs a step of the layer; `visible` gives [rows, keys] of a request's number, its rows and
     its keys. Without k and v they are the cache's."""
     rows = step.query_start_loc.diff().tolist()
-    q = torch.randn(sum(rows), HEADS, DEPTH, dtype=reference.DTYPE)
+    q = torch.randn(step.num_actual_tokens, HEADS, DEPTH, dtype=reference.DTYPE)
     out = torch.zeros(len(q), HEADS * DEPTH, dtype=q.dtype)
     reference.calls.clear()
     impl.forward(layer, q, k, v, cache, step, out)
@@ -387,6 +394,13 @@ def kinds():
 
         fields = check(impl, layer, cache, step, visible)
         assert fields is None or fields["mask"]["name"] == "images"
+        # Gemma 4 hides them from layers that see its whole context, after the step is built.
+        model = types.SimpleNamespace(_full_attn_layer_idxs={0})
+        forward_context.get_forward_context = lambda: types.SimpleNamespace(
+            attn_metadata={"model.layers.0.self_attn.attn": step})
+        Gemma4ForConditionalGeneration._clear_mm_prefix_for_full_attn_layers(model)
+        check(impl, layer, cache, step, lambda b, at, key: (key <= at) & (
+            (at - key < window) if window else torch.tensor(True)))
         check(impl, layer, cache, metadata(builder, [1, 1], [20, 33]),
               lambda b, at, key: (key <= at) & ((at - key < window) if window
                                                 else torch.tensor(True)))
@@ -438,6 +452,62 @@ def kinds():
     vllm_backend.envs = envs
 
 
+def steps_between_others():
+    """What vLLM does with a step's metadata beside building it: graphs, drafts in a graph, other
+    groups' tables, and steps that are built before the last one's have been copied."""
+    layer, cache = torch.nn.Module(), cache_of(KVCacheLayout["LBNHC"])
+    sinks = torch.randn(HEADS, dtype=torch.bfloat16)
+    impl = AttnjitImpl(HEADS, DEPTH, 0.3, KV_HEADS, sinks=sinks)
+    builder = builder_of(impl, layer, torch.bfloat16, drafts=3)
+
+    def causal(b, at, key):
+        return key <= at
+
+    # A graph of a request of 4 rows alone serves shorter ones where it serves mixed batches.
+    graphs = builder.vllm_config.compilation_config
+    for mode, rows, right in (("FULL", 4, 0), ("FULL_AND_PIECEWISE", 4, 4), ("FULL", 1, 1)):
+        graphs.cudagraph_mode = CUDAGraphMode[mode]
+        common = metadata(None, [rows], [20])
+        step = builder.build_for_cudagraph_capture(common)
+        assert step.rows_each == right, (mode, step.rows_each)
+        if right == 0:
+            step.query_start_loc[1] = 3
+            check(impl, layer, cache, step, causal, sinks=sinks)
+    # Drafts in a graph: lengths grow, and weights may be others, without another build.
+    assert builder.supports_draft_decode_metadata_update
+    step = metadata(builder, [1, 1], [17, 30])
+    step.max_seq_len += 2  # as vLLM bounds all of them
+    for _ in range(2):
+        step.seq_lens += 1
+        sinks.copy_(torch.randn(HEADS))
+        builder.update_draft_decode_metadata(step)
+        check(impl, layer, cache, step, causal, sinks=sinks)
+    builder = builder_of(impl, layer, torch.bfloat16, rswa_window=4)
+    assert not builder.supports_draft_decode_metadata_update
+    # Builders that vLLM makes of this one: what they have added stays when the table is another.
+    for backend, added in (
+            (create_fast_prefill_custom_backend("Fast", AttnjitBackend), "logits_indices_padded"),
+            (create_chunked_local_attention_backend(AttnjitBackend, 2 * PAGE),
+             "make_virtual_batches_block_table")):
+        builder = builder_of(impl, layer, torch.bfloat16, backend=backend)
+        common = metadata(None, [5, 4], [20, 33])
+        step = builder.build(0, common)
+        moved = builder.update_block_table(step, common.block_table_tensor + 1, step.slot_mapping + 1)
+        assert hasattr(moved, added) and moved.slot_mapping[0] == 1 != step.slot_mapping[0]
+        assert not torch.equal(moved.block_table, step.block_table)
+    # vLLM would move the metadata of another microbatch.
+    assert builder.supports_update_block_table
+    assert not builder_of(impl, layer, torch.bfloat16, ubatches=True).supports_update_block_table
+    # Ranges of images: each step stages its own.
+    builder = builder_of(impl, layer, torch.bfloat16, is_mm_prefix_lm=True)
+    staged, fill = [], vllm_backend.fill_mm_prefix_query_ranges
+    vllm_backend.fill_mm_prefix_query_ranges = lambda out, *of: staged.append(out) or fill(out, *of)
+    for _ in range(2):
+        metadata(builder, [12, 1], [20, 33], mm_req_doc_ranges={0: [(9, 15)]})
+    vllm_backend.fill_mm_prefix_query_ranges = fill
+    assert len(staged) == 2 and not np.shares_memory(*staged)
+
+
 def rows_that_are_as_many():
     """Of each request; those that pad a graph have none, and its tokens are padded."""
     for starts, tokens, most, right in (
@@ -480,7 +550,10 @@ def keys_that_are_asked_for():
              ({"sliding_window": 6}, {"is_mm_prefix_lm": True}, images,
               {"mm_prefix_clamp_sliding_window": True}),
              ({}, {"rswa_window": 4}, {"rswa_prefix_lens": torch.tensor([9, 30, 1]).int()}, {}),
-             ({}, {"is_invariant": True}, {}, {})]
+             ({}, {"is_invariant": True}, {}, {}),
+             ({"sliding_window": 5}, {"non_causal": True, "drafts": 3}, {"causal": False}, {}),
+             ({"sliding_window": 5}, {"diffuses": True}, {"causal": torch.ones(3).int()}, {}),
+             ({"kv_cache_dtype": "fp8"}, {"non_causal": True}, {"causal": False}, {})]
     with attnjit.Service(no_disk_cache=1) as service:
         for arch, (options, model, step_has, layer_has), of_heads in itertools.product(
                 ("sm_90a", "sm_100a"), cases, (False, True)):
@@ -516,8 +589,10 @@ def keys_that_are_asked_for():
                 impl.forward(layer, q, k, v, cache, step, out)
             used = {service.prepare(spec).key for spec in launched}
             assert used <= asked, (options, model, launched, prewarmed)
-            # Images are asked for beside a step without any.
-            assert len(asked - used) <= int("is_mm_prefix_lm" in model), (options, model)
+            # Images are asked for beside a step without any, and causal rows beside others.
+            beside = {"is_mm_prefix_lm": 1, "non_causal": len(asked) // 2, "diffuses": len(asked) - 1}
+            assert len(asked - used) <= max(beside.get(name, 0) for name in (*model, None)), (
+                options, model)
     reference._torch.launch, vllm_backend.envs = dense, envs
     vllm_backend._arch = lambda: "sm_90a"
 
@@ -565,7 +640,11 @@ def context_parallel():
     k, v = (torch.randn(7, 1, DEPTH, dtype=reference.DTYPE) for _ in range(2))
     modules = sys.modules["vllm.v1.attention.ops.merge_attn_states"] = types.ModuleType("merge")
     modules.merge_attn_states = merge
-    AttnjitImpl._combine = staticmethod(lambda: combine)
+    impl = AttnjitImpl(HEADS, DEPTH, 0.3, 1)
+    for combines, right in (("ag_rs", dcp.cp_lse_ag_out_rs), ("a2a", dcp.dcp_a2a_lse_reduce)):
+        builder_of(impl, layer, torch.bfloat16, combines=combines)
+        assert impl._combine() is right, combines
+    AttnjitImpl._combine = lambda _: combine
     out = torch.zeros(7, HEADS * DEPTH, dtype=q.dtype)
     for rank in range(2):
         impl = AttnjitImpl(HEADS, DEPTH, 0.3, 1)
@@ -687,6 +766,7 @@ scales_of_tokens()
 kinds()
 monitor()
 recorded()
+steps_between_others()
 rows_that_are_as_many()
 if not reference.ON_GPU:
     keys_that_are_asked_for()

@@ -3,7 +3,7 @@
 the backends ask for at start, as both call this. It needs no server, no torch and no GPU."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Dict, FrozenSet, List, Optional, Union
 
 from ._specs import eight_bit_cache, sliding_window, why_not
@@ -255,6 +255,15 @@ def vllm_specs(layer: Layer, server: Server, rank: int = 0) -> List[Dict[str, An
         specs.append({**base, **of_prompts, **parts, "ragged": True,
                       "mask": mask_of(layer.window, True, layer.images)})
     return specs
+
+
+def non_causal_specs(layer: Layer, server: Server, by_request: bool = False) -> List[Dict[str, Any]]:
+    """What vLLM's backend asks for beside them, where rows of a decoder see what comes behind them:
+    always (drafts that are made at once), or as each request says (`by_request`: diffusion)."""
+    specs = [] if layer.both_ways else vllm_specs(replace(layer, images=""), server)
+    if by_request:
+        return [{**one, "mask": mask_of(layer.window, "each")} for one in specs[:1]]
+    return [{**one, "mask": mask_of(layer.window, False)} for one in specs]
 
 
 def _latent(layer: Layer, server: Server, base: Dict[str, Any],

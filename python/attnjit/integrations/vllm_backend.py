@@ -8,6 +8,7 @@ is asked to quantise it; that of prompts is quantised here. Layers of MLA are se
 """
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Collection, Dict, List, Optional, Tuple
 
@@ -24,7 +25,7 @@ from vllm.v1.kv_cache_interface import KVQuantMode
 from .. import Mask, ScoreMod, alibi, attention, paged_attention
 from . import _layers, vllm_service
 from ._layers import (EIGHT_BITS, SHARED_ALONE, SIXTEEN_BITS, TOKEN_SCALES, Layer, Server, decode_rows,
-                      invariant_keys, mask_of, types_of, vllm_specs)
+                      invariant_keys, mask_of, non_causal_specs, types_of, vllm_specs)
 from ._specs import eight_bit_cache, why_not
 from .vllm_service import launches, raise_refused, say_start, service
 
@@ -254,7 +255,9 @@ class AttnjitMetadata(AttentionMetadata):
     max_seq_len: int
     causal: Any  #: a bool, or i32 of each request
     rows_each: int = 0  #: rows that each request has; 0: they differ, or are no decode's
-    image: Optional[torch.Tensor] = None  #: of each row the first and last key of its image, or -1
+    #: Of each row the first and last key of its image, or -1. NOTE: Gemma 4 takes it away by this
+    #: name from the layers that do not see images whole.
+    mm_prefix_query_range_tensor: Optional[torch.Tensor] = None
     prefix_lens: Optional[torch.Tensor] = None  #: of each request its prompt's
     context_lens: Optional[torch.Tensor] = None  #: of each request the keys of this rank's cache
     max_context_len: int = 0
@@ -289,7 +292,6 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
 
     # Bounds on the host and lengths on the device: a graph replays any batch within its bounds.
     _cudagraph_support: ClassVar[AttentionCGSupport] = AttentionCGSupport.ALWAYS
-    supports_update_block_table: bool = True
 
     def __init__(self, kv_cache_spec: Any, layer_names: List[str], vllm_config: Any,
                  device: torch.device) -> None:
@@ -299,12 +301,10 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
         # In batch-invariant mode one kernel gives a row the same bits in any batch.
         self._decode_rows = () if envs.VLLM_BATCH_INVARIANT else decode_rows(server)
         model, scheduler = vllm_config.model_config, getattr(vllm_config, "scheduler_config", None)
-        self._image_rows = self._image = None
+        self._image = None
         if getattr(model, "is_mm_prefix_lm", False):
-            shape = (scheduler.max_num_batched_tokens, 2)
-            self._image_rows = torch.empty(shape, dtype=torch.int32,
-                                           pin_memory=device.type == "cuda", device="cpu")
-            self._image = torch.empty(shape, dtype=torch.int32, device=device)
+            self._image = torch.empty((scheduler.max_num_batched_tokens, 2), dtype=torch.int32,
+                                      device=device)
         self._prefix_lens = None
         if getattr(model, "rswa_window", None) is not None:
             self._prefix_lens = torch.zeros(scheduler.max_num_seqs, dtype=torch.int32,
@@ -315,12 +315,25 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
             self._interleave = vllm_config.parallel_config.cp_kv_cache_interleave_size
             self._context_lens = torch.zeros(scheduler.max_num_seqs, dtype=torch.int32,
                                              device=device)
+        diffuses = getattr(vllm_config, "diffusion_config", None) is not None
+        if diffuses and self._world > 1:
+            raise NotImplementedError("attnjit: decode context parallelism does not serve requests "
+                                      "that differ in being causal (diffusion)")
         say_start(_arch(), layers.values(), REFUSED)
         for name in layer_names:
             impl = layers[name].impl
             impl.configure(vllm_config)
-            vllm_service.ask(vllm_specs(*impl.asked(layers[name], server)))
+            asked = impl.asked(layers[name], server)
+            vllm_service.ask(vllm_specs(*asked))
+            if impl.sees_ahead or getattr(kv_cache_spec, "non_causal", False):
+                vllm_service.ask(non_causal_specs(*asked))
+            if diffuses:
+                vllm_service.ask(non_causal_specs(*asked, by_request=True))
         self._sinks = _Sinks([layers[name].impl for name in layer_names])
+        # What a step is built of beside lengths and tables does not change between drafts' steps.
+        self.supports_draft_decode_metadata_update = self._world == 1 and self._prefix_lens is None
+        # NOTE: vLLM would hand on the metadata of another microbatch.
+        self.supports_update_block_table = not vllm_config.parallel_config.use_ubatching
 
     @classmethod
     def get_cudagraph_support(cls, vllm_config: Any, kv_cache_spec: Any) -> AttentionCGSupport:
@@ -345,14 +358,19 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
         made = AttnjitMetadata(
             common.query_start_loc, common.seq_lens, common.block_table_tensor, common.slot_mapping,
             int(common.num_actual_tokens), int(common.num_reqs), int(common.max_query_len),
-            int(common.max_seq_len), causal, rows_of_each(common, self._decode_rows))
+            int(common.max_seq_len), causal,
+            # NOTE: one kernel serves requests that differ in being causal.
+            0 if isinstance(causal, torch.Tensor) else rows_of_each(common, self._decode_rows))
         if self._image is not None and common.mm_req_doc_ranges is not None:
+            # NOTE: of each step its own, as the step before may not have been copied yet.
+            staged = torch.empty((made.num_actual_tokens, 2), dtype=torch.int32, device="cpu",
+                                 pin_memory=self.device.type == "cuda")
             rows = fill_mm_prefix_query_ranges(
-                self._image_rows.numpy(), common.mm_req_doc_ranges, common.query_start_loc_cpu,
+                staged.numpy(), common.mm_req_doc_ranges, common.query_start_loc_cpu,
                 common.seq_lens_cpu_upper_bound)
             if rows > 0:
-                made.image = self._image[:rows]
-                made.image.copy_(self._image_rows[:rows], non_blocking=True)
+                made.mm_prefix_query_range_tensor = self._image[:rows].copy_(
+                    staged[:rows], non_blocking=True)
         if self._prefix_lens is not None and common.rswa_prefix_lens is not None:
             made.prefix_lens = self._prefix_lens[:made.num_reqs]
             made.prefix_lens.copy_(common.rswa_prefix_lens[:made.num_reqs], non_blocking=True)
@@ -368,7 +386,23 @@ class AttnjitMetadataBuilder(AttentionMetadataBuilder[AttnjitMetadata]):
     def update_block_table(self, metadata: AttnjitMetadata, blk_table: torch.Tensor,
                            slot_mapping: torch.Tensor) -> AttnjitMetadata:
         self._sinks.convert()
-        return replace(metadata, block_table=blk_table, slot_mapping=slot_mapping)
+        moved = copy.copy(metadata)  # NOTE: vLLM's own builders around this one add to it
+        moved.block_table, moved.slot_mapping = blk_table, slot_mapping
+        return moved
+
+    def build_for_cudagraph_capture(
+            self, common_attn_metadata: CommonAttentionMetadata) -> AttnjitMetadata:
+        """NOTE: a graph that serves mixed batches, too, has a batch of one request with as many
+        rows as tokens, and is replayed with fewer."""
+        made = self.build(0, common_attn_metadata)
+        if not self.vllm_config.compilation_config.cudagraph_mode.separate_routine() and (
+                made.rows_each > 1):
+            made.rows_each = 0
+        return made
+
+    def update_draft_decode_metadata(self, metadata: AttnjitMetadata) -> None:
+        """Between drafts in a graph: lengths and tables are read on the device."""
+        self._sinks.convert()
 
 
 class _Sinks:
@@ -438,6 +472,8 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         self._views: Tuple[Any, ...] = (None, None, None, None)
         self._partition_keys, self._prefix_window, self._images = 0, None, False
         self._quantises = False  # Q of prompts, here; decodes have it in 16 bits
+        self._all_to_all = False  # how ranks that share a cache add up their parts
+        self.sees_ahead = False  #: of drafts that are made at once: rows see those behind them
         # vLLM hands Q over in e4m3 where this says so.
         self.supports_quant_query_input = (self._eight_bits
                                            and self._types()["qkv_dtype"] == "e4m3")
@@ -452,6 +488,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         if model is None:
             return
         pages.note(config.cache_config)
+        self.sees_ahead = config.attention_config.use_non_causal
         if model.is_hybrid or self._eight_bits or self._by_token or self.dcp_world_size > 1 or (
                 self.attn_type != AttentionType.DECODER):
             return
@@ -480,6 +517,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         if envs.VLLM_BATCH_INVARIANT:
             self._partition_keys = partition_keys(vllm_config, self.num_heads * self.head_size,
                                                   scheduler.max_num_batched_tokens)
+        self._all_to_all = vllm_config.parallel_config.dcp_comm_backend == "a2a"
         self._quantises = (self._eight_bits and not self.supports_quant_query_input
                            and self._types(prompts=True)["qkv_dtype"] == "e4m3")
 
@@ -571,8 +609,8 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
     def _mask(self, layer: Any, step: AttnjitMetadata) -> Mask:
         """The mask of a step, over the step's arrays."""
         each = isinstance(step.causal, torch.Tensor)
-        image = None
-        if step.image is not None and step.causal is True and not self._encodes:
+        image, ranges = None, step.mm_prefix_query_range_tensor
+        if ranges is not None and step.causal is True and not self._encodes:
             clamped = (self.sliding_window is not None
                        and getattr(layer, "mm_prefix_clamp_sliding_window", False))
             image = "window" if clamped else "free"
@@ -584,7 +622,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         mask = self._masks[kind]
         if not mask.declared:
             return mask
-        arrays = {"causal": step.causal, "image": step.image, "prefix": step.prefix_lens}
+        arrays = {"causal": step.causal, "image": ranges, "prefix": step.prefix_lens}
         return with_arrays(mask, **{one["name"]: arrays[one["name"]] for one in mask.declared})
 
     def _modification(self, device: torch.device) -> Optional[ScoreMod]:
@@ -624,7 +662,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         shared.update(max_kv_len=step.max_seq_len, mask=self._mask(layer, step),
                       partition_keys=self._partition_keys)
         # NOTE: images are of rows that lie one behind another.
-        each = step.rows_each and step.image is None
+        each = step.rows_each and step.mm_prefix_query_range_tensor is None
         if not each and self._quantises:
             q = self._quantised(layer, q)
         shared.update(self._scales(layer, q, step.num_reqs))
@@ -678,13 +716,10 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
             out=torch.empty_like(out), **shared)
         merge_attn_states(out, context, sums.transpose(0, 1).contiguous(), new, new_sums)
 
-    @staticmethod
-    def _combine() -> Any:
+    def _combine(self) -> Any:
         from vllm.v1.attention.ops.dcp import cp_lse_ag_out_rs, dcp_a2a_lse_reduce
 
-        config = get_current_vllm_config_or_none()
-        direct = config is not None and config.parallel_config.dcp_comm_backend == "a2a"
-        return dcp_a2a_lse_reduce if direct else cp_lse_ag_out_rs
+        return dcp_a2a_lse_reduce if self._all_to_all else cp_lse_ag_out_rs
 
     def do_kv_cache_update(self, layer: Any, key: torch.Tensor, value: torch.Tensor,
                            kv_cache: torch.Tensor, slot_mapping: torch.Tensor) -> None:

@@ -22,12 +22,13 @@ from vllm.model_executor.layers.attention.sparse_mla_attention import (
 from vllm.v1.attention.backend import (AttentionCGSupport, AttentionType, MultipleOf,
                                        max_decode_query_len)
 from vllm.v1.attention.backends.mla.sparse_utils import align_blocks_to_rows, flat_kv_row_view
+from vllm.v1.attention.ops.metadata import compute_token_to_req_indices
 
 from .. import Mask
 from .._mla import ROPE, mla_attention
 from . import vllm_service
 from ._layers import (DSV32, EIGHT_BITS, INVARIANT_LIST, SIXTEEN_BITS, Layer, Server, decode_rows, interleaved,
-                      vllm_specs)
+                      non_causal_specs, vllm_specs)
 from ._specs import why_not
 from .vllm_backend import (_ARCHITECTURES, _CAUSAL, _DTYPES, _LEAST_PAGE, _NO_MASK, _PREFERRED,
                            REFUSED, _arch, pages, partition_keys, rows_of_each,
@@ -172,6 +173,14 @@ class AttnjitMLAMetadataBuilder(MLACommonMetadataBuilder[MLACommonMetadata]):
                              drafts=max_decode_query_len(vllm_config) - 1, rows_differ=adaptive)
             self._decode_rows = decode_rows(server)
             vllm_service.ask(vllm_specs(_layer(impl), server, impl.dcp_rank))
+            if self.non_causal_multi_token_decode:
+                vllm_service.ask(non_causal_specs(_layer(impl), server))
+        # Between drafts in a graph lengths and tables are read on the device. NOTE: those of ranks
+        # that share a cache are not advanced.
+        self.supports_draft_decode_metadata_update = self.dcp_world_size == 1
+
+    def update_draft_decode_metadata(self, metadata: MLACommonMetadata) -> None:
+        """There is nothing to update."""
 
     @classmethod
     def get_varlen_cudagraph_max_query_len(cls, vllm_config: Any,
@@ -241,6 +250,7 @@ class AttnjitMLAImpl(MLACommonImpl[MLACommonMetadata]):
 
     can_return_lse_for_decode: bool = True
     supports_dcp: bool = True
+    supports_pcp: bool = False
     supports_mtp_with_cp_non_trivial_interleave_size: bool = True
 
     def __init__(self, num_heads: int, head_size: int, scale: float, num_kv_heads: int,
@@ -376,6 +386,14 @@ class AttnjitSparseMLAMetadataBuilder(SparseMLACommonMetadataBuilder[AttnjitSpar
             vllm_service.ask(vllm_specs(
                 _layer(impl, impl._width),
                 _server(impl, kv_cache_spec, self.model_config, vllm_config), impl.dcp_rank))
+        self.supports_draft_decode_metadata_update = self.dcp_world_size == 1
+
+    def update_draft_decode_metadata(self, metadata: AttnjitSparseMLAMetadata) -> None:
+        """Which request each row is of changes between the steps that a graph of drafts serves."""
+        rows = metadata.num_decode_tokens
+        if rows:
+            compute_token_to_req_indices(metadata.query_start_loc, metadata.req_id_per_token, rows,
+                                         rows)
 
 
 class AttnjitSparseMLAImpl(SparseMLACommonImpl[AttnjitSparseMLAMetadata]):
@@ -383,6 +401,7 @@ class AttnjitSparseMLAImpl(SparseMLACommonImpl[AttnjitSparseMLAMetadata]):
 
     can_return_lse_for_decode: bool = True
     supports_dcp: bool = True
+    supports_pcp: bool = False
 
     def __init__(self, num_heads: int, head_size: int, scale: float, num_kv_heads: int,
                  alibi_slopes: Any, sliding_window: Any, kv_cache_dtype: str,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One engine of vLLM, and what is measured with it. run.py gives it orders over a pipe; SGLang's has
 engine_sglang.py."""
+import contextlib
 import gc
 import math
 import os
@@ -92,7 +93,7 @@ class Engine:
         self.llm = LLM(**made)
         gc.collect()
         gc.freeze()
-        _share_cores()
+        share_cores()
         self.started = round(time.time() - began, 1)
         self._count = 0
 
@@ -241,12 +242,14 @@ class Engine:
                 "load": self.llm.collective_rpc("stop_trace")[0]}
 
 
-def _share_cores():
+def share_cores(processes=("self",)):
     """All engines compute on the same cores, one at a time: cores of one machine differ in clock
     and in their way to the GPU, and steps of small models wait for them."""
     cores = sorted(os.sched_getaffinity(0))[:8]
-    for thread in os.listdir("/proc/self/task"):
-        os.sched_setaffinity(int(thread), cores)
+    for process in processes:
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                os.sched_setaffinity(int(thread), cores)
 
 
 def rounded(values):

@@ -10,7 +10,8 @@ import tempfile
 import time
 
 import shapes
-from engine import GENERATED, GRAPH_SIZES, LOADS, PROMPTS, lengths_of, longest_of, rounded
+from engine import (GENERATED, GRAPH_SIZES, LOADS, PROMPTS, lengths_of, longest_of, rounded,
+                    share_cores)
 
 SOUNDS = 24  # of a model that hears: it takes no prompts, and gives few tokens of each
 
@@ -50,6 +51,7 @@ class Engine:
 
     def __init__(self, case, backend, tokens):
         began = time.time()
+        import psutil
         import sglang
 
         self._vocab = case.config["vocab_size"]
@@ -60,6 +62,8 @@ class Engine:
         if self._hears:
             _hear_numbers()
         self.engine = sglang.Engine(**options(case, backend, tokens))
+        children = psutil.Process().children(recursive=True)
+        share_cores(["self", *(child.pid for child in children)])
         self.started = round(time.time() - began, 1)
 
     def weights(self):

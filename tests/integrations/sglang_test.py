@@ -117,6 +117,14 @@ def registration():
         seen = []
         integration.as_one_of_its_own(lambda given: seen.append(getattr(given, name)), made)
         assert seen == ["triton"] and getattr(made, name) == "attnjit", (seen, name)
+        force(made, "_resolved_overrides", [("a model's", {name: "dsv4"})])
+        try:
+            integration.as_one_of_its_own(lambda given: None, made)
+        except ValueError as error:
+            assert "takes dsv4" in str(error) and "\n" not in str(error), error
+        else:
+            raise AssertionError("another backend was taken")
+        assert getattr(made, name) == "attnjit", name
     backend = attention_registry.ATTENTION_BACKENDS["attnjit"](runner_of(16, [layer_of()]))
     assert isinstance(backend, sglang_backend.AttnjitAttnBackend)
 

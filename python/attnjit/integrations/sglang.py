@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from ._metrics import expose
 
@@ -69,10 +69,25 @@ def as_one_of_its_own(original: Callable[..., Any], arguments: Any, *more: Any) 
     for field in named:
         write.__setattr__(arguments, field, _SERVES_ALL)
     try:
-        return original(arguments, *more)
+        made = original(arguments, *more)
+        _refuse_another(arguments, named)
     finally:
         for field in named:
             write.__setattr__(arguments, field, NAME)
+    return made
+
+
+def _refuse_another(arguments: Any, named: List[str]) -> None:
+    """Raises where SGLang has chosen another backend than the one that was asked for (DeepSeek-V4):
+    it says so nowhere."""
+    from sglang.srt.arg_groups.overrides import resolved_view
+
+    for field in named:
+        chosen = getattr(resolved_view(arguments), field)
+        if chosen != _SERVES_ALL:
+            flag = "--" + field.replace("_", "-")
+            raise ValueError("the attnjit attention backend cannot serve this: SGLang takes "
+                             f"{chosen} for this model, whatever is asked for; leave {flag} out")
 
 
 def create(runner: Any, page_size: Optional[int] = None, **more: Any) -> Any:

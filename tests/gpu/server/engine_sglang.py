@@ -10,8 +10,8 @@ import tempfile
 import time
 
 import shapes
-from engine import (GENERATED, GRAPH_SIZES, LOADS, PROMPTS, lengths_of, longest_of, rounded,
-                    share_cores)
+from engine import (GENERATED, GRAPH_SIZES, LOADS, LONGER, PROMPTS, lengths_of, longest_of,
+                    rounded, share_cores)
 
 SOUNDS = 24  # of a model that hears: it takes no prompts, and gives few tokens of each
 
@@ -55,6 +55,7 @@ class Engine:
         import sglang
 
         self._vocab = case.config["vocab_size"]
+        self._lengths = PROMPTS + (LONGER if shapes.list_keys(case.config) else ())
         self._encodes = shapes.is_encoder(case.config)
         self._hears = shapes.is_speech(case.config)
         self._drafts = case.drafts_folder is not None
@@ -90,7 +91,7 @@ class Engine:
 
         if self._hears:
             return self._heard()
-        prompts = self._prompts(PROMPTS, 7)
+        prompts = self._prompts(self._lengths, 7)
         if self._encodes:
             return {"prompts": self._embedded(prompts)}
         read = self._generate(prompts, 1, return_logprob=True, logprob_start_len=0)

@@ -7,9 +7,10 @@
     judge.py OUT
 
 CASE and OUT are as run.py has them; what a case has WITH it is of shapes.WITH_SGLANG: llama8b+mixed::8,
-few-words+drafts. Of each case three engines start: with fa3, with triton, and with attnjit. All of them
-give log-probabilities of prompts and of decodes, at once; then fa3 and attnjit (triton, where fa3 does
-not run) serve each load in turns. As many cases as have room on the GPU start at once.
+few-words+drafts. Of each case three engines start: with fa3, with triton, and with attnjit (of
+deepseek-v32, whose rows see lists of keys, --own DSA is SGLang's). All of them give log-probabilities of
+prompts and of decodes, at once; then fa3 and attnjit (triton, where fa3 does not run) serve each load in
+turns. As many cases as have room on the GPU start at once.
 An engine that fails or does not answer is told of, and the others go on; the exit code is then 1.
 With drafts, and of prompts and decodes in one batch, how many of the tokens are the most probable ones
 stands in place of log-probabilities.

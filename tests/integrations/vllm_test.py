@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import types
+import weakref
 
 import numpy as np
 import torch
@@ -498,6 +499,21 @@ def steps_between_others():
     # vLLM would move the metadata of another microbatch.
     assert builder.supports_update_block_table
     assert not builder_of(impl, layer, torch.bfloat16, ubatches=True).supports_update_block_table
+    # The memory of a cache is free once vLLM has dropped it, as after it has measured graphs.
+    for kind, dtype in (("auto", torch.float32), ("fp8", torch.uint8)):
+        impl, memory = AttnjitImpl(HEADS, DEPTH, 0.3, KV_HEADS, None, None, kind), []
+        layer._k_scale, layer._v_scale, layer._q_scale = torch.ones(3)
+        builder = builder_of(impl, layer, torch.bfloat16)
+        step, q = metadata(builder, [1, 1], [20, 33]), torch.zeros(2, HEADS, DEPTH)
+        for last in range(2):
+            rows = np.zeros((PAGES, PAGE, KV_HEADS, 2 * DEPTH * dtype.itemsize), np.uint8)
+            memory.append(weakref.ref(rows))
+            cache = torch.from_numpy(rows).view(dtype).transpose(1, 2)
+            impl.forward(layer, q, None, None, cache, step, torch.zeros(2, HEADS * DEPTH))
+            del rows
+            assert memory[last]() is not None and (last == 0 or memory[0]() is None)
+        layer.kv_cache = cache = torch.empty(0)
+        assert memory[1]() is None, kind
     # Ranges of images: each step stages its own.
     builder = builder_of(impl, layer, torch.bfloat16, is_mm_prefix_lm=True)
     staged, fill = [], vllm_backend.fill_mm_prefix_query_ranges

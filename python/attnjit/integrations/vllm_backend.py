@@ -9,6 +9,7 @@ is asked to quantise it; that of prompts is quantised here. Layers of MLA are se
 from __future__ import annotations
 
 import copy
+import weakref
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Collection, Dict, List, Optional, Tuple
 
@@ -469,7 +470,8 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
         self._score_mod = (ScoreMod({"kind": "softcap", "cap": float(logits_soft_cap)})
                            if logits_soft_cap else None)
         self._masks: Dict[Any, Mask] = {}
-        self._views: Tuple[Any, ...] = (None, None, None, None)
+        self._cache: Any = None  # a weak reference to what the views are of
+        self._views: Tuple[Any, ...] = ()  # keys, values, scales of tokens
         self._partition_keys, self._prefix_window, self._images = 0, None, False
         self._quantises = False  # Q of prompts, here; decodes have it in 16 bits
         self._all_to_all = False  # how ranks that share a cache add up their parts
@@ -564,12 +566,20 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
 
     def _caches(self, kv_cache: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
         """The same in the type of their elements: vLLM's own is bytes for those of fp8."""
-        if self._views[0] is not kv_cache:
+        if self._cache is None or self._cache() is not kv_cache:
+            # NOTE: views must not keep the memory of a cache that vLLM has dropped: that of its
+            # measurements, or of an engine that is gone. Views of `own` do not keep `kv_cache`.
+            own = kv_cache.detach()
             of_8_bits = self._eight_bits or self._by_token
-            typed = kv_cache.view(torch.float8_e4m3fn) if of_8_bits else kv_cache
+            typed = own.view(torch.float8_e4m3fn) if of_8_bits else own
             keys, values = map(canonicalize_singleton_dim_strides, self._halves(typed))
-            self._views = kv_cache, keys, values, self._token_scales(kv_cache)
-        return self._views[1], self._views[2]
+            self._cache = weakref.ref(kv_cache, self._drop_views)
+            self._views = keys, values, self._token_scales(own)
+        return self._views[0], self._views[1]
+
+    def _drop_views(self, dropped: Any) -> None:
+        if self._cache is dropped:
+            self._cache, self._views = None, ()
 
     def _token_scales(self, kv_cache: torch.Tensor) -> Dict[str, torch.Tensor]:
         """Those of K and of V, [pages, page_size, kv_heads], where the cache has them."""
@@ -582,7 +592,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
     def _scales(self, layer: Any, query: torch.Tensor, requests: int) -> Dict[str, torch.Tensor]:
         """The scales of what is e4m3. vLLM has one number, or one for each head of K and V."""
         if self._by_token:
-            return self._views[3]
+            return self._views[2]
         if not self._eight_bits:
             return {}
         scales = {"k_scale": layer._k_scale, "v_scale": layer._v_scale}
@@ -731,7 +741,7 @@ class AttnjitImpl(AttentionImpl[AttnjitMetadata]):
                 triton_reshape_and_cache_flash_per_token_head_quant)
 
             keys, values = self._caches(kv_cache)
-            scales = self._views[3]
+            scales = self._views[2]
             triton_reshape_and_cache_flash_per_token_head_quant(
                 key, value, keys, values, scales["k_scale"], scales["v_scale"], slot_mapping,
                 kv_quant_mode=KVQuantMode.FP8_PER_TOKEN_HEAD)

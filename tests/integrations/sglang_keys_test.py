@@ -52,6 +52,8 @@ granite-moe-3b command-r command-r7b olmo-7b olmo2-7b olmoe ernie4.5-21b-a3b hun
 starcoder2-7b exaone4-32b exaone4-1.2b arcee-4.5b stablelm-3b opt-125m afmoe-trinity bge-base bge-m3
 qwen2-vl-2b qwen2.5-vl-7b qwen3-vl-4b mistral-small-3.1 step3p5 ct-no-kv ct-fp8-kv fp8-block
 gemma2-fp16""".split()
+#: And of these, whose configurations a version does not read itself: heads that differ by layer.
+UNREAD = {"0.5.23": ("step3p5",)}.get(importlib.metadata.version("sglang"), ())
 asked = []
 sglang_service.ask = asked.extend
 sglang_backend._arch = lambda runner: "sm_90a"
@@ -127,6 +129,16 @@ def compare(name, folder, service, model, config, cases=CASES):
         print(f"sglang_keys: {name} {cache} {algorithm or ''}: {len(wanted)} kernels", flush=True)
 
 
+def unread(name, folder):
+    """A configuration that SGLang itself does not read."""
+    try:
+        model_of(folder, "auto")
+    except Exception as error:
+        assert "per-layer attribute" in str(error), error
+    else:
+        raise AssertionError(f"{name} is read now: compare its keys")
+
+
 def main(names):
     integration.register()
     HookRegistry.apply_hooks()  # NOTE: SGLang lists the backends that some models may have
@@ -138,6 +150,9 @@ def main(names):
             folder.mkdir()
             for file, said in (("config.json", FAMILIES[name]), ("tokenizer_config.json", {})):
                 (folder / file).write_text(json.dumps(said), encoding="utf-8")
+            if name in UNREAD:
+                unread(name, folder)
+                continue
             compare(name, folder, service, *model_of(folder, "auto"), CASES[:1])
         models = {**shapes.MODELS, **shapes.OF_SGLANG}
         for name in names or models:

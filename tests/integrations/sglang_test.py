@@ -7,6 +7,7 @@ With ATTNJIT_TEST_DEVICE=cuda the kernels run, SGLang's kernel of page tables to
 captured and replayed. SGLang is imported as on the CPU: its own CUDA library is not needed.
 """
 import argparse
+import contextlib
 import importlib.metadata
 import itertools
 import json
@@ -15,6 +16,7 @@ import pathlib
 import sys
 import tempfile
 import types
+import unittest.mock
 
 import msgspec
 import torch
@@ -34,6 +36,7 @@ from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool, ReqToTokenPool  #
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool  # noqa: E402
 from sglang.srt.model_executor.forward_batch_info import ForwardMode  # noqa: E402
 from sglang.srt.plugins import load_plugins  # noqa: E402
+from sglang.srt.plugins.hook_registry import HookRegistry  # noqa: E402
 from sglang.srt.server_args import ServerArgs  # noqa: E402
 
 torch.cuda.is_available = have_gpu
@@ -125,8 +128,46 @@ def registration():
         else:
             raise AssertionError("another backend was taken")
         assert getattr(made, name) == "attnjit", name
+    hybrids()
     backend = attention_registry.ATTENTION_BACKENDS["attnjit"](runner_of(16, [layer_of()]))
     assert isinstance(backend, sglang_backend.AttnjitAttnBackend)
+
+
+def hybrids():
+    """SGLang's own wrapper of hybrid models takes this backend on Blackwell, where it has a list."""
+    HookRegistry.apply_hooks()
+    arguments = arguments_of(ServerArgs)
+    force(arguments, "attention_backend", "attnjit")
+    runner = types.SimpleNamespace(
+        server_args=arguments, use_mla_backend=False, prefill_attention_backend_str="attnjit",
+        decode_attention_backend_str="attnjit", model_config=types.SimpleNamespace(
+            hf_config=types.SimpleNamespace(architectures=[]), hf_text_config=None))
+    class Taken(Exception):
+        pass
+
+    def taken(runner):
+        raise Taken
+
+    with contextlib.ExitStack() as patches:
+        def patch(name, **names):
+            where = importlib.import_module(f"sglang.srt.{name}")
+            for each, value in names.items():
+                patches.enter_context(unittest.mock.patch.object(where, each, value, create=True))
+
+        patch("utils", is_blackwell=lambda: True, is_sm120_supported=lambda: False)
+        patch("layers.attention.attention_registry", mambaish_config=lambda config: config,
+              hybrid_gdn_config=lambda config: config)
+        patch("layers.attention.linear.utils", resolve_linear_attn_backends=lambda **given: None,
+              initialize_linear_attn_config=lambda *given, **more: None)
+        patch("layers.attention.linear.gdn_backend", GDNAttnBackend=taken,
+              flashinfer_gdn_prefill_default=lambda runner: None)
+        try:
+            attention_registry.attn_backend_wrapper(runner, None)
+        except Taken:
+            pass
+        else:
+            raise AssertionError("a hybrid model has no other backend")
+    assert runner.prefill_attention_backend_str == arguments.attention_backend == "attnjit"
 
 
 def arguments_of(kind):
@@ -154,7 +195,10 @@ def refusals():
             (layer, dict(kv_cache_dtype=E4M3, kv_cache_dtype_str="mxfp8"), "mxfp8"),
             (layer, dict(kv_index_translator=types.SimpleNamespace(is_translating=True)),
              "unified"),
-            ([deep], {}, "depth"), ([ahead], {}, "image"),
+            (layer, dict(server_args=types.SimpleNamespace(dcp_size=2)), "context parallelism"),
+            (layer, dict(server_args=types.SimpleNamespace(attn_cp_size=2)), "context parallelism"),
+            (layer, dict(server_args=types.SimpleNamespace(dllm_algorithm="x")), "diffuse"),
+            ([deep], {}, "depth"), ([ahead], {}, "ahead"),
             ([layer_of(pos_encoding_mode="ALIBI")], {}, "ALIBI"),
             ([layer_of(logit_cap=5.0, logit_capping_method="clip")], {}, "clip")):
         try:
@@ -290,6 +334,62 @@ def layers():
     backend.init_forward_metadata(types.SimpleNamespace(
         forward_mode=ForwardMode.IDLE, batch_size=0, seq_lens=torch.zeros(0),
         req_pool_indices=torch.zeros(0), out_cache_loc=None))
+
+
+def images():
+    """Rows of images see all of theirs: the mask that SGLang's Gemma 3 writes, where it takes this
+    backend; beside a window, behind a prefix, and in the same batch as text."""
+    from sglang.srt.models import gemma3_mm
+
+    kinds = [layer_of(0), layer_of(1, sliding_window_size=9)]
+    for kind, cache in itertools.product(((), (1,)), (torch.bfloat16, E4M3)):
+        prewarmed.clear()
+        runner = runner_of(16, kinds, kind, kv_cache_dtype=cache)
+        runner.model.prepare_attn_masks = None  # as a model has it that masks images
+        backend = integration.create(runner)
+        asked = [spec["mask"]["name"] for spec in prewarmed if isinstance(spec["mask"], dict)
+                 and spec["mask"]["kind"] == "custom"]
+        assert asked == ["images"] * 2, prewarmed
+        rows, keys, spans = [30, 9, 1], [41, 9, 20], [[(12, 26), (30, 33), (3, 5)], [], []]
+        batch = batch_of(runner, ForwardMode.EXTEND, rows, keys)
+        batch.extend_prefix_lens = batch.seq_lens - batch.extend_seq_lens
+        batch.mm_inputs = [types.SimpleNamespace(mm_items=[
+            types.SimpleNamespace(is_image=lambda: True, offsets=one)]) for one in spans]
+        backend.init_forward_metadata(batch)
+        gemma3_mm.get_attn_backend = lambda: backend
+        gemma3_mm.Gemma3ForConditionalGeneration.prepare_attn_masks(
+            None, batch, torch.zeros(sum(rows), device=DEVICE), torch.bool)
+
+        def seen(b, at, key, window):
+            visible = key <= at
+            for begin, end in spans[b]:
+                if begin >= keys[b] - rows[b]:
+                    visible = visible | ((at >= begin) & (at <= end) & (key >= begin) & (key <= end))
+            return visible & (key >= at - window) if window >= 0 else visible
+
+        for layer in kinds:
+            check(runner, backend, layer, batch, rows, keys, visible=lambda b, at, key, layer=layer:
+                  seen(b, at, key, layer.sliding_window_size))
+        backend.init_forward_metadata(batch)  # a step without images is causal again
+        check(runner, backend, kinds[0], batch, rows, keys)
+
+
+def compiled():
+    """--enable-torch-compile leaves a layer as it is."""
+    kind = layer_of(0)
+    runner = runner_of(16, [kind])
+    backend = integration.create(runner)
+    for mode, rows, call in ((ForwardMode.DECODE, [1, 1], backend.forward_decode),
+                             (ForwardMode.EXTEND, [3, 8], backend.forward_extend)):
+        batch = batch_of(runner, mode, rows, [17, 8])
+        backend.init_forward_metadata(batch)
+        q = torch.randn(sum(rows), HEADS * DEPTH, dtype=torch.bfloat16, device=DEVICE)
+        k, v = torch.randn(2, sum(rows), KV_HEADS, DEPTH, dtype=torch.bfloat16, device=DEVICE)
+
+        def step(q, call=call, k=k, v=v, batch=batch):
+            return call(q * 2, k, v, kind, batch) + 1
+
+        assert torch.equal(torch.compile(step, backend="eager", dynamic=True)(q), step(q))
 
 
 def eight_bits():
@@ -506,10 +606,40 @@ def draft_prompts():
     batch.extend_seq_lens_cpu = None  # where SGLang knows no more than the bound
     backend.init_forward_metadata(batch)
     check(runner, backend, kind, batch, rows, keys)
+    # What SGLang asks of a backend before it captures graphs of this step.
+    from sglang.srt.layers.attention.triton_backend import TritonAttnBackend
+    assert isinstance(backend, TritonAttnBackend)
     backend.init_cuda_graph_state(3, 12)
     backend.init_forward_metadata_out_graph(batch, in_capture=True)
     backend.init_forward_metadata_in_graph(batch)
     check(runner, backend, kind, batch, rows, keys)
+    # A request that pads a graph has more rows than keys.
+    padded = batch_of(runner, ForwardMode.DRAFT_EXTEND_V2, [4, 4, 0], [33, 9, 0])
+    padded.seq_lens[2], padded.extend_seq_lens[2] = 1, 4
+    backend.init_forward_metadata_out_graph(padded)
+    backend.init_forward_metadata_in_graph(padded)
+    q, k, v = (torch.randn(12, heads, DEPTH, dtype=torch.bfloat16, device=DEVICE)
+               for heads in (HEADS, KV_HEADS, KV_HEADS))
+    padded.out_cache_loc = torch.nn.functional.pad(padded.out_cache_loc, (0, 4))
+    out = backend.forward_extend(q.flatten(1), k, v, kind, padded)
+    assert out.shape == (12, HEADS * DEPTH) and torch.isfinite(out[:8]).all()
+    # Several layers of MTP have rows in front of the drafts, of which the step says how many.
+    rows = [6, 6]
+    batch = batch_of(runner, ForwardMode.DRAFT_EXTEND_V2, rows, keys)
+    batch.extend_seq_lens_cpu = None
+    batch.spec_info = types.SimpleNamespace(num_tokens_per_req=6, custom_mask=None)
+    backend.init_forward_metadata(batch)
+    check(runner, backend, kind, batch, rows, keys)
+    backend.init_forward_metadata_out_graph(batch, in_capture=True)
+    backend.init_forward_metadata_in_graph(batch)
+    assert backend.forward_metadata.max_q_len == 6
+    check(runner, backend, kind, batch, rows, keys)
+    # And a draft model may verify fewer rows than the model does.
+    batch = batch_of(runner, ForwardMode.TARGET_VERIFY, [3, 3], keys)
+    batch.seq_lens = batch.seq_lens - 3
+    batch.spec_info = types.SimpleNamespace(num_tokens_per_req=3, custom_mask=None)
+    backend.init_forward_metadata(batch)
+    check(runner, backend, kind, batch, [3, 3], keys)
     SPEC.speculative_num_draft_tokens = SPEC.speculative_eagle_topk = None
 
 
@@ -695,6 +825,8 @@ torch.manual_seed(0)
 registration()
 refusals()
 layers()
+images()
+compiled()
 eight_bits()
 verified()
 drafted()

@@ -15,8 +15,9 @@ _NO_WINDOWS = ("ministral3", "mistral", "mixtral", "phi3", "phimoe", "qwen2", "q
 
 
 def sglang_layer(layer: Layer, architecture: str) -> Layer:
-    """A layer of a configuration as SGLang makes it."""
-    return replace(layer, window=0) if architecture in _NO_WINDOWS else layer
+    """A layer of a configuration as SGLang makes it: windows cut what rows of an image see."""
+    return replace(layer, window=0 if architecture in _NO_WINDOWS else layer.window,
+                   images="window" if layer.images else "")
 
 
 def cache_of_lists(cache: str, arch: str) -> str:
@@ -104,6 +105,8 @@ def sglang_specs(layer: Layer, server: Server) -> List[Dict[str, Any]]:
     specs = [ragged, prompts] if layer.latent else [ragged]
     if layer.both_ways:
         return specs
+    if layer.images:
+        specs.append({**ragged, "mask": mask_of(layer.window, True, layer.images)})
     base.update(sglang_types(layer, server))
     drafts = server.drafts + 1
     for rows in sorted({1, drafts}) if not parts else []:

@@ -145,7 +145,8 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
     says which layers the server would refuse."""
     found: List[Dict[str, Any]] = []
     for_vllm = given.server == "vllm"
-    images = {None: model["images"] if for_vllm else "", "none": ""}.get(given.images, given.images)
+    of_model = model["images"] if given.server in ("vllm", "sglang") else ""
+    images = {None: of_model, "none": ""}.get(given.images, given.images)
     dtype = given.dtype or dtype_of(given.server, model)
     widest: Dict[int, int] = {}  # by the number of GPUs
     for one in model["layers"]:

@@ -6,17 +6,20 @@ runs, before it reads its configuration.
 """
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ._metrics import expose
 
 NAME = "attnjit"
 _LISTS = ("ATTENTION_BACKEND_CHOICES", "DETERMINISTIC_ATTENTION_BACKEND_CHOICES",
           "DRAFT_ATTENTION_BACKEND_CHOICES")
-_FIELDS = ("attention_backend", "prefill_attention_backend", "decode_attention_backend")
+_FIELDS = ("attention_backend", "prefill_attention_backend", "decode_attention_backend",
+           "prefill_attention_backend_str", "decode_attention_backend_str")
 _SERVES_ALL = "triton"
+_HYBRIDS = "sglang.srt.layers.attention.attention_registry.attn_backend_wrapper"
 _DRAFTS = "sglang.srt.speculative.draft_utils.DraftBackendFactory._create_backend"
 
 
@@ -37,6 +40,7 @@ def register() -> None:
 
         HookRegistry.register(_DRAFTS, with_drafts, HookType.AROUND)
         HookRegistry.register(_checks(), as_one_of_its_own, HookType.AROUND)
+        HookRegistry.register(_HYBRIDS, hybrid_as_one_of_its_own, HookType.AROUND)
     expose()
 
 
@@ -59,22 +63,36 @@ def _checks() -> str:
 
 def as_one_of_its_own(original: Callable[..., Any], arguments: Any, *more: Any) -> Any:
     """A hook around SGLang's checks of models, some of which list the backends that may serve one
-    (gpt-oss, Llama 4, Gemma 4, Exaone 4). There this backend goes by the name of one that serves
-    all of them; create() says what it does not serve."""
+    (gpt-oss, Llama 4, Gemma 4, Exaone 4). create() says what this backend does not serve."""
+    with _by_another_name(arguments) as named:
+        made = original(arguments, *more)
+        _refuse_another(arguments, named)
+    return made
+
+
+def hybrid_as_one_of_its_own(original: Callable[..., Any], runner: Any, *more: Any) -> Any:
+    """A hook around what gives hybrid models a backend for their other layers, too: on Blackwell it
+    has such a list (Qwen3-Next). Versions look for the name in one of two places."""
+    with _by_another_name(runner.server_args), _by_another_name(runner):
+        return original(runner, *more)
+
+
+@contextlib.contextmanager
+def _by_another_name(holder: Any) -> Iterator[List[str]]:
+    """Has this backend go by the name of one of SGLang's own that serves all models, in the fields
+    that it gives."""
     import msgspec
 
     # NOTE: newer versions seal their arguments, which are a msgspec.Struct.
-    write = msgspec.Struct if isinstance(arguments, msgspec.Struct) else object
-    named = [field for field in _FIELDS if getattr(arguments, field, None) == NAME]
+    write = msgspec.Struct if isinstance(holder, msgspec.Struct) else object
+    named = [field for field in _FIELDS if getattr(holder, field, None) == NAME]
     for field in named:
-        write.__setattr__(arguments, field, _SERVES_ALL)
+        write.__setattr__(holder, field, _SERVES_ALL)
     try:
-        made = original(arguments, *more)
-        _refuse_another(arguments, named)
+        yield named
     finally:
         for field in named:
-            write.__setattr__(arguments, field, NAME)
-    return made
+            write.__setattr__(holder, field, NAME)
 
 
 def _refuse_another(arguments: Any, named: List[str]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 from sglang.srt.configs.model_config import is_deepseek_dsa
 from sglang.srt.layers.attention.base_attn_backend import AttentionBackend
+from sglang.srt.layers.attention.triton_backend import TritonAttnBackend
 from sglang.srt.layers.radix_attention import AttentionType, RadixAttention
 from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
@@ -24,23 +25,23 @@ from sglang.srt.runtime_context import get_exec, get_parallel, get_spec
 from .. import AttnjitError, Mask, ScoreMod, paged_attention
 from .._device import architecture
 from . import sglang_service
-from ._layers import DSV32, MOST_ROWS, Layer, Server, invariant_keys
+from ._layers import DSV32, MOST_ROWS, Layer, Server, invariant_keys, mask_of
 from ._sglang_layers import sglang_mask, sglang_specs, sglang_types, tree_mask, why_no_lists
 from ._specs import why_not as why_no_kernel
 from .sglang_service import launches, say_start, service
-from .sglang_tables import fill_page_tables, tree_bits
+from .sglang_tables import fill_page_tables, image_ranges, tree_bits
 
 _DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 #: What the start's line says, and docs/sglang.md.
-REFUSED = ("lists of keys but DSA's, image tokens that see what is ahead, relative biases, caches "
-           "of 8 bits but e4m3 with scales of tensors, caches of 4 bits, context parallelism")
+REFUSED = ("lists of keys but DSA's, decoders that see both ways, relative biases, caches of 8 bits "
+           "but e4m3 with scales of tensors, caches of 4 bits, context parallelism")
 
 
 # --- what the kernels serve
 
 def why_not(runner: Any, arch: Optional[str], page_size: int) -> List[str]:
     """What of a model and its server's options the kernels do not serve; none: all of it."""
-    config = runner.model_config
+    config, arguments = runner.model_config, runner.server_args
     reasons = [text for holds, text in (
         (arch is None, "attnjit serves GPUs of sm_90, sm_100 and sm_103"),
         (config.is_encoder_decoder and runner.page_size > 1,
@@ -53,6 +54,10 @@ def why_not(runner: Any, arch: Optional[str], page_size: int) -> List[str]:
          "of fp8_e4m3 with a scale for each tensor"),
         (getattr(getattr(runner, "kv_index_translator", None), "is_translating", False),
          "the unified memory pool is not served"),
+        (getattr(arguments, "dcp_size", 1) > 1 or getattr(arguments, "attn_cp_size", 1) > 1
+         or getattr(arguments, "enable_prefill_cp", False), "context parallelism is not served"),
+        (getattr(arguments, "dllm_algorithm", None) is not None,
+         "language models that diffuse (--dllm-algorithm) are not served"),
     ) if holds]
     if not reasons and _lists_anything(runner):
         reasons = [text for text in (_why_no_indexer(runner),
@@ -113,7 +118,8 @@ def _cache_name(runner: Any) -> str:
 
 def _why_no_layer(layer: Any) -> Optional[str]:
     for holds, text in (
-            (layer.attn_type == AttentionType.DECODER_BIDIRECTIONAL, "bidirectional image tokens"),
+            (layer.attn_type == AttentionType.DECODER_BIDIRECTIONAL,
+             "a decoder whose tokens all see what is ahead"),
             (layer.pos_encoding_mode != "NONE", f"positions of kind {layer.pos_encoding_mode}"),
             (layer.logit_cap and layer.logit_capping_method != "tanh",
              f"a cap by {layer.logit_capping_method}"),
@@ -153,7 +159,13 @@ def layer_of(layer: Any, runner: Any, sinks: bool) -> Layer:
         window, float(layer.logit_cap or 0.0), sinks,
         both_ways=layer.attn_type == AttentionType.ENCODER_ONLY, cross=layer.is_cross_attention,
         latent=latent, rope=rope, topk=list_keys(runner),
+        images="window" if masks_images(runner.model) else "",
         chunk=int(chunk) if layer.use_irope and chunk else 0)
+
+
+def masks_images(model: Any) -> bool:
+    """Whether a model writes into a step's metadata which keys rows of images see (Gemma 3, 4)."""
+    return hasattr(model, "prepare_attn_masks")
 
 
 def server_of(runner: Any, arch: Optional[str], page_size: int) -> Server:
@@ -213,6 +225,8 @@ class Step:
     window_loc: Optional[torch.Tensor] = None  #: where this step's rows go in the windows' pool
     cross_lens: Optional[torch.Tensor] = None  #: of layers that see another sequence
     cross_table: Optional[torch.Tensor] = None
+    custom_mask: Optional[torch.Tensor] = None  #: which keys rows see; a model of images sets it
+    images: Optional[torch.Tensor] = None  #: made of it: what rows see ahead, [rows, 2]
 
     def first(self, count: int) -> "Step":
         """The part that so many requests have."""
@@ -252,7 +266,7 @@ class AttnjitAttnBackend(AttentionBackend):
         self._one = torch.ones(1, device=self.device)  # the scale of what has none
         self._scales_by_layer: Dict[int, Tuple[Any, Any, torch.Tensor, torch.Tensor]] = {}
         self._graphs: Dict[Tuple[int, str], Step] = {}  # by the number of requests and the mode
-        self._kinds: Dict[Tuple[int, bool, bool], "Kind"] = {}  # by layer and step
+        self._kinds: Dict[Tuple[int, bool, bool, bool], "Kind"] = {}  # by layer and step
         self._verify_mask: Any = None
         self._asked = ask_at_start(runner, arch, self._server)
         for layer in _layers_of(runner):
@@ -311,7 +325,7 @@ class AttnjitAttnBackend(AttentionBackend):
             if mode != "verify":
                 step.tree = step.positions = None
             step.max_q_len = (1 if mode == "decode" else forward_batch.positions.numel()
-                              if mode == "extend" else self.drafts)
+                              if mode == "extend" else self._width(forward_batch))
             self._graphs[count, mode] = step
         self.forward_metadata = self._graphs[count, mode]
         self._fill_tree(self.forward_metadata, forward_batch)
@@ -350,7 +364,7 @@ class AttnjitAttnBackend(AttentionBackend):
             return
         mode = self._mode(batch)
         if mode == "verify":
-            step.max_q_len = self.drafts
+            step.max_q_len = self._width(batch)
             if not in_graph:
                 self._fill_tree(step, batch)
         elif step.q_offsets is not None:
@@ -365,8 +379,8 @@ class AttnjitAttnBackend(AttentionBackend):
             fill_page_tables(self.req_to_token, requests, starts, 0, self.page_size,
                              step.cross_lens, step.cross_table)
         fill_page_tables(self.req_to_token, requests, batch.seq_lens[:count],
-                         self.drafts if mode == "verify" else 0, self.page_size, step.kv_lens,
-                         step.page_table, step.window_table, self.to_window(), starts)
+                         step.max_q_len if mode == "verify" else 0, self.page_size,
+                         step.kv_lens, step.page_table, step.window_table, self.to_window(), starts)
         if self.has_windows and batch.out_cache_loc is not None:
             step.window_loc = self.window_loc(batch.out_cache_loc)
 
@@ -375,8 +389,13 @@ class AttnjitAttnBackend(AttentionBackend):
         if batch.extend_seq_lens_cpu is not None:
             return max(map(int, batch.extend_seq_lens_cpu), default=0)
         if batch.forward_mode.is_draft_extend_v2():
-            return self.drafts
+            return self._width(batch)
         return int(batch.extend_seq_lens.max())
+
+    def _width(self, batch: Any) -> int:
+        """The rows of each request of a step with drafts, where it may say so itself."""
+        said = getattr(getattr(batch, "spec_info", None), "num_tokens_per_req", None) or 0
+        return said if said > 0 else self.drafts
 
     def _fill_tree(self, step: Step, batch: Any) -> None:
         """NOTE: outside of graphs: where the mask lies, and how, changes."""
@@ -403,10 +422,12 @@ class AttnjitAttnBackend(AttentionBackend):
 
     # --- a layer
 
+    @torch.compiler.disable
     def forward_decode(self, q: torch.Tensor, k: Any, v: Any, layer: Any, forward_batch: Any,
                        save_kv_cache: bool = True, **others: Any) -> torch.Tensor:
         return self._attend(q, k, v, layer, forward_batch, save_kv_cache, others)
 
+    @torch.compiler.disable
     def forward_extend(self, q: torch.Tensor, k: Any, v: Any, layer: Any, forward_batch: Any,
                        save_kv_cache: bool = True, **others: Any) -> torch.Tensor:
         return self._attend(q, k, v, layer, forward_batch, save_kv_cache, others)
@@ -420,7 +441,8 @@ class AttnjitAttnBackend(AttentionBackend):
             self._write(layer, batch, step, k, v)
         rows, heads = q.shape[0], layer.tp_q_head_num
         offsets = self._offsets(step)
-        kind = self._kind(layer, step.tree is not None, offsets is not None)
+        kind = self._kind(layer, step.tree is not None, offsets is not None,
+                          self._sees_images(step, layer, batch, rows))
         keys, values = (self._pages(one) for one in
                         self.token_to_kv_pool.get_kv_buffer(layer.layer_id))
         windowed = (self.has_windows
@@ -458,8 +480,17 @@ class AttnjitAttnBackend(AttentionBackend):
         return torch.arange(step.kv_lens.shape[0] + 1, dtype=torch.int32,
                             device=self.device) * step.max_q_len
 
-    def _kind(self, layer: Any, tree: bool, prompts: bool) -> "Kind":
-        key = layer.layer_id, tree, prompts
+    def _sees_images(self, step: Step, layer: Any, batch: Any, rows: int) -> bool:
+        """Whether rows of images are among a step's, of which the ranges are then made."""
+        if step.custom_mask is None or not self._asked[id(layer)].images:
+            return False
+        if step.images is None:
+            step.images = image_ranges(step.custom_mask, batch.extend_seq_lens.tolist(),
+                                       batch.extend_prefix_lens.tolist(), rows)
+        return True
+
+    def _kind(self, layer: Any, tree: bool, prompts: bool, images: bool = False) -> "Kind":
+        key = layer.layer_id, tree, prompts, images
         found = self._kinds.get(key)
         if found is None or found.layer is not layer:
             found = self._kinds[key] = Kind(layer, self._asked[id(layer)], self._server, *key[1:])
@@ -524,6 +555,12 @@ def ask_at_start(runner: Any, arch: Optional[str], server: Server) -> Dict[int, 
     return asked
 
 
+# NOTE: SGLang captures graphs of the step in which a draft model reads what was verified, and models
+# write the masks of images, for backends of its own classes alone. Both ask of them what Step and
+# AttnjitAttnBackend have.
+TritonAttnBackend.register(AttnjitAttnBackend)
+
+
 def refuse_unknown(layer: Any, others: Dict[str, Any]) -> None:
     """Raises where a layer gives what no kernel takes."""
     for name, value in others.items():
@@ -536,19 +573,20 @@ class Kind:
     """How a layer's kernels are called."""
 
     def __init__(self, layer: Any, described: Layer, server: Server, tree: bool,
-                 prompts: bool) -> None:
+                 prompts: bool, images: bool) -> None:
         self.layer, self.scale = layer, float(layer.scaling)
         self.dtype = torch.float16 if server.dtype == "fp16" else torch.bfloat16
         self.rounds_q = sglang_types(described, server, prompts)["qkv_dtype"] == "e4m3"
         self.score_mod = (ScoreMod({"kind": "softcap", "cap": described.softcap})
                           if described.softcap else None)
         self.mask = Mask(tree_mask(described.window, server.drafts + 1) if tree
+                         else mask_of(described.window, True, described.images) if images
                          else sglang_mask(described))
 
     def mask_over(self, step: Step) -> Mask:
         """The mask over a step's arrays."""
         if not self.mask.declared:
             return self.mask
-        arrays = {"tree": step.tree, "at": step.positions}
+        arrays = {"tree": step.tree, "at": step.positions, "image": step.images}
         return Mask(self.mask.spec, {one["name"]: arrays[one["name"]]
                                      for one in self.mask.declared}, None, self.mask.json)

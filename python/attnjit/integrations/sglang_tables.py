@@ -7,7 +7,7 @@ columns, past the last page of anything.
 """
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, List, Optional
 
 import torch
 
@@ -75,6 +75,22 @@ def fill_page_tables(slots: torch.Tensor, requests: torch.Tensor, lens: torch.Te
     if window_table is not None:
         moved = to_window[found.long().clamp_(0, to_window.shape[0] - 1)]  # type: ignore[index]
         window_table.copy_(moved.clamp_(min=0).div(page_size, rounding_mode="floor"))
+
+
+def image_ranges(mask: torch.Tensor, rows: List[int], before: List[int],
+                 total: int) -> torch.Tensor:
+    """The first and last key that a row sees beside those before it: i32 [total, 2], of a mask that
+    has for each request [rows, keys before + rows], one behind another. Rows are causal, except
+    those of an image, which see all of it; a last key that is none ahead changes nothing.
+    """
+    found = mask.new_zeros(total, 2, dtype=torch.int32)
+    row = at = 0
+    for count, past in zip(rows, before):
+        keys = past + count
+        seen = mask[at:at + count * keys].view(count, keys).to(torch.uint8)
+        found[row:row + count, 1] = keys - 1 - seen.flip(1).argmax(1)
+        row, at = row + count, at + count * keys
+    return found
 
 
 def tree_bits(mask: torch.Tensor, lens: torch.Tensor, rows: int, out: torch.Tensor) -> None:

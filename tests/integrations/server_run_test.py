@@ -116,8 +116,6 @@ def of_options(folder):
     assert "of 5150 log-probabilities are others" in told.stdout, told.stdout
     assert "check encoder auto, 2 layers: prompts 0.00000 from FLASH_ATTN's" in told.stdout
     assert "384 decodes 0.00000 from TRITON_ATTN@float32's" in told.stdout, told.stdout
-    log = (folder / "out/logs/check-two-depths-auto-FLASH_ATTN@windows.log").read_text()
-    assert "backend_per_kind" in log, log
     assert told.returncode == 0, told.stdout
     path = folder / "out/check-small+invariant-auto-ATTNJIT.json"
     record = json.loads(path.read_text(encoding="utf-8"))

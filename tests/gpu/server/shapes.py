@@ -261,9 +261,7 @@ def is_encoder(config):
 REFERENCES = {
     "q16": {},
     "auto": {"kv_cache_dtype": "auto"}, "float32": {"dtype": "float32"},
-    "whole": {"decode_context_parallel_size": 1},
-    # FlashAttention-3 takes depths up to 256.
-    "windows": {"attention_config": {"backend_per_kind": {"full_attention": "TRITON_ATTN"}}}}
+    "whole": {"decode_context_parallel_size": 1}}
 
 
 def backends_of(config, cache="auto", options=None, head_scales=False):
@@ -277,10 +275,9 @@ def backends_of(config, cache="auto", options=None, head_scales=False):
     if cache == "fp8_per_token_head":
         return "FLASH_ATTN@auto", "TRITON_ATTN"
     # FlashAttention-3 has none of these
-    if config.get("alibi") or {"images", "rswa_window", "canvas_length"} & config.keys():
+    if (config.get("alibi") or config.get("global_head_dim", 0) > 256
+            or {"images", "rswa_window", "canvas_length"} & config.keys()):
         return "TRITON_ATTN@float32", "TRITON_ATTN"
-    if config.get("global_head_dim", 0) > 256:
-        return "FLASH_ATTN@windows", "TRITON_ATTN"
     if list_keys(config):  # FlashAttention takes 16 bits alone
         return ("FLASHMLA_SPARSE@auto" if cache.startswith("fp8") else "FLASH_ATTN_MLA_SPARSE",
                 "FLASHMLA_SPARSE")

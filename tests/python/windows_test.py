@@ -4,6 +4,8 @@
 A kernel that a manifest prewarmed serves a backend's layer only if both name the same key. The
 libraries that the integrations import are empty ones here, of which no more is asked than names.
 """
+import abc
+import importlib
 import importlib.abc
 import importlib.machinery
 import json
@@ -74,13 +76,19 @@ def of_vllm(window):
 
 
 def of_sglang(window):
+    import torch
+
+    torch.compiler = types.SimpleNamespace(disable=lambda call: call)
+    triton_backend = importlib.import_module("sglang.srt.layers.attention.triton_backend")
+    triton_backend.TritonAttnBackend = abc.ABCMeta("TritonAttnBackend", (), {})
     from attnjit.integrations import sglang_backend
 
     layer = types.SimpleNamespace(
         tp_q_head_num=8, tp_k_head_num=8, qk_head_dim=64, v_head_dim=64, logit_cap=0,
         attn_type="DECODER", is_cross_attention=False, use_irope=False,
         sliding_window_size=window - 1)
-    runner = types.SimpleNamespace(use_mla_backend=False)
+    runner = types.SimpleNamespace(use_mla_backend=False, model=None,
+                                   model_config=types.SimpleNamespace(hf_config=None))
     return sglang_backend.sglang_mask(sglang_backend.layer_of(layer, runner, sinks=False))
 
 

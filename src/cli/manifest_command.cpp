@@ -93,16 +93,18 @@ Result<Json> served(const Manifest& manifest) {
 Result<Json> layers_of(const models::ModelAttention& model, const std::vector<int>& gpus) {
   Json layers = Json::array();
   for (const int number : gpus) {
-    for (const models::LayerKind& kind : model.kinds) {
-      Result<models::LayerKind> part = models::shard(kind, number);
+    for (std::size_t i = 0; i < model.kinds.size(); ++i) {
+      Result<models::LayerKind> part = models::shard(model.kinds[i], number);
       if (!part) return std::move(part).error();
       layers.push_back({{"gpus", number},
+                        {"numbers", model.numbers[i]},
                         {"q_heads", part->q_heads},
                         {"kv_heads", part->kv_heads},
                         {"qk_depth", part->qk_depth},
                         {"ov_depth", part->ov_depth},
                         {"window", part->window},
                         {"both_ways", part->both_ways},
+                        {"cross", part->cross},
                         {"chunk", part->chunk},
                         {"softcap", part->softcap},
                         {"sink", part->sink},
@@ -152,7 +154,11 @@ Result<Report> run_manifest(const ManifestArguments& arguments) {
   json["dtype"] = to_string(model->dtype);
   json["float32"] = model->float32;
   json["images"] = model->images;
+  json["beyond_specs"] = model->beyond_specs;
   json["layers"] = *std::move(layers);
+  Result<Json> wholes = layers_of(*model, {1});
+  if (!wholes) return std::move(wholes).error();
+  json["wholes"] = *std::move(wholes);
   if (arguments.output.empty()) {
     report.text = *text;
     report.verbatim = true;

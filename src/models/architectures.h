@@ -37,18 +37,22 @@ struct LayerRule {
 /// How many heads layers have, of what depth.
 enum class Heads {
   kUsual,
-  kLatent,      ///< MLA: a latent is K and V
-  kFalcon,      ///< one key-value head, unless fields say otherwise
-  kMpt,         ///< in attn_config
-  kGemma4,      ///< layers that see all keys have other heads
-  kMimo,        ///< layers with a window have twice the key-value heads
-  kInkling,     ///< layers with a window have the fields that begin with swa_
-  kLaguna,      ///< query heads are listed for each layer
-  kStep,        ///< layers with a window have attention_other_setting
-  kDots,        ///< MLA, and another in layers with a window
-  kOneRow,      ///< one head, whose rows are K and V
-  kNoHeadDim,   ///< head_dim is not read
-  kGivenDepth,  ///< head_dim must be given
+  kLatent,       ///< MLA: a latent is K and V
+  kFalcon,       ///< one key-value head, unless fields say otherwise
+  kMpt,          ///< in attn_config
+  kGemma4,       ///< layers that see all keys have other heads
+  kMimo,         ///< layers with a window have twice the key-value heads
+  kInkling,      ///< layers with a window have the fields that begin with swa_
+  kLaguna,       ///< query heads are listed for each layer
+  kStep,         ///< layers with a window have attention_other_setting
+  kDots,         ///< MLA, and another in layers with a window
+  kOneRow,       ///< one head, whose rows are K and V
+  kNoHeadDim,    ///< head_dim is not read
+  kGivenDepth,   ///< head_dim must be given
+  kDoubleDepth,  ///< where head_dim is not given, twice the width over the heads
+  kDbrx,         ///< key-value heads are in attn_config
+  kBlocks,       ///< block_configs has the query heads of each layer's key-value heads
+  kDecoder,      ///< of an encoder and a decoder, the fields that begin with decoder_
 };
 
 struct Architecture {
@@ -73,6 +77,9 @@ struct Architecture {
     kFullWithout = 1 << 15,   ///< layers see all keys where sliding_window is null
     kLongWindows = 1 << 17,   ///< every second layer with a window has one of 1024
     kRopeless = 1 << 16,      ///< MLA: some layers have no rope part
+    kUsualAlibi = 1 << 18,    ///< ALiBi's usual slopes
+    kCross = 1 << 19,         ///< each layer has another attention, to the keys of an encoder
+    kBeyondSpecs = 1 << 20,   ///< the note says what no spec has
   };
   std::string_view model_type;
   LayerRule layers = {};

@@ -14,6 +14,24 @@ namespace attnjit::models {
 using spec::describe;
 using spec::JsonValue;
 
+namespace {
+
+/// Other names that published configurations have for a field.
+constexpr std::pair<std::string_view, std::string_view> kSpellings[] = {
+    {"hidden_size", "d_model"},
+    {"hidden_size", "n_embd"},
+    {"hidden_size", "n_embed"},
+    {"num_attention_heads", "n_head"},
+    {"num_attention_heads", "n_heads"},
+    {"num_hidden_layers", "n_layer"},
+    {"num_hidden_layers", "n_layers"},
+    {"num_hidden_layers", "num_layers"},
+    {"num_key_value_heads", "multi_query_group_num"},
+    {"num_key_value_heads", "num_attention_groups"},
+};
+
+}  // namespace
+
 Fields::Found Fields::find(std::string_view name) {
   std::vector<std::string_view> spellings{name};
   if (defaults_.names != nullptr) {
@@ -21,6 +39,9 @@ Fields::Found Fields::find(std::string_view name) {
     for (const spec::JsonMember& other : defaults_.names->members) {
       if (other.value.text == name) spellings.emplace_back(other.name);
     }
+  }
+  for (const auto& [usual, other] : kSpellings) {
+    if (usual == name) spellings.push_back(other);
   }
   Found found;
   for (const JsonValue* object : {layer_, &object_}) {

@@ -30,13 +30,16 @@ LayerKind plain_heads(Fields& fields) {
   return layer;
 }
 
+/// Fewer key-value heads, and the width over the heads as the depth.
+LayerKind plain_grouped_heads(Fields& fields) {
+  LayerKind layer = plain_heads(fields);
+  layer.kv_heads = fields.number("num_key_value_heads", layer.q_heads);
+  return layer;
+}
+
 /// What most have: fewer key-value heads, and a depth that may be given.
 LayerKind usual_heads(Fields& fields) {
-  if (!fields.has("head_dim")) {
-    LayerKind layer = plain_heads(fields);
-    layer.kv_heads = fields.number("num_key_value_heads", layer.q_heads);
-    return layer;
-  }
+  if (!fields.has("head_dim")) return plain_grouped_heads(fields);
   LayerKind layer;
   layer.q_heads = fields.number("num_attention_heads");
   layer.kv_heads = fields.number("num_key_value_heads", layer.q_heads);
@@ -52,14 +55,26 @@ bool is_ropeless(Fields& fields, std::size_t index) {
   return ropes.empty() && every > 0 && (index + 1) % static_cast<std::size_t>(every) == 0;
 }
 
+/// MLA; but where both parts of its keys are given as 0 there is none.
 LayerKind latent_heads(Fields& fields) {
+  const auto is_zero = [&fields](std::string_view name) {
+    const JsonValue* const value = fields.given(name);
+    return value != nullptr && value->type == JsonValue::Type::kInteger && value->integer == 0;
+  };
+  if (is_zero("qk_nope_head_dim") && is_zero("qk_rope_head_dim")) {
+    for (const char* const name : {"kv_lora_rank", "v_head_dim", "use_mla"}) fields.given(name);
+    return plain_grouped_heads(fields);
+  }
   LayerKind layer;
   layer.q_heads = layer.kv_heads = fields.number("num_attention_heads");
   layer.latent = fields.number("kv_lora_rank");
   layer.rope = fields.count("qk_rope_head_dim");
   layer.qk_depth = fields.number("qk_nope_head_dim") + layer.rope;
-  layer.ov_depth = fields.number("v_head_dim");
-  for (const char* const harmless : {"num_key_value_heads", "head_dim", "qk_head_dim"}) {
+  const int width = fields.number("hidden_size", 0);
+  const bool derived = !fields.has("v_head_dim") && layer.q_heads > 0 && width > 0;
+  layer.ov_depth = derived ? width / layer.q_heads : fields.number("v_head_dim");
+  for (const char* const harmless :
+       {"num_key_value_heads", "head_dim", "q_head_dim", "qk_head_dim"}) {
     fields.has(harmless);
   }
   return layer;
@@ -92,6 +107,41 @@ LayerKind mpt_heads(Fields& fields) {
     }
     fields.take_error(inner, "attn_config");
   }
+  return layer;
+}
+
+LayerKind dbrx_heads(Fields& fields) {
+  LayerKind layer = plain_heads(fields);
+  layer.kv_heads = fields.number("num_key_value_heads", 1);
+  if (const JsonValue* const config = fields.inside("attn_config")) {
+    Fields inner(*config, {});
+    layer.kv_heads = inner.number("kv_n_heads", layer.kv_heads);
+    fields.take_error(inner, "attn_config");
+  }
+  return layer;
+}
+
+/// Layer `index` of block_configs says how many query heads share a key-value head.
+LayerKind block_heads(Fields& fields, std::size_t index) {
+  LayerKind layer = usual_heads(fields);
+  const JsonValue* const blocks = fields.value("block_configs");
+  const JsonValue* const attention = blocks->items[index].find("attention");
+  Fields inner(*attention, {});
+  const int group = inner.number("n_heads_in_group");
+  for (const char* const name : {"num_sink_tokens", "sparsify", "window_length"}) {
+    if (inner.has(name)) inner.fail(name, "is not null, which no spec has");
+  }
+  fields.take_error(inner, "block_configs.attention");
+  if (group > 0) layer.kv_heads = layer.q_heads / group;
+  return layer;
+}
+
+LayerKind decoder_heads(Fields& fields) {
+  LayerKind layer;
+  layer.q_heads = layer.kv_heads = fields.number("decoder_attention_heads");
+  if (layer.q_heads > 0) layer.qk_depth = fields.number("d_model") / layer.q_heads;
+  layer.ov_depth = layer.qk_depth;
+  fields.has("encoder_attention_heads");
   return layer;
 }
 
@@ -226,11 +276,20 @@ LayerKind heads_of(const Architecture& architecture, Fields& fields, Reach reach
       return one_row(fields);
     case Heads::kGivenDepth:
       return given_depth(fields);
-    case Heads::kNoHeadDim: {
-      LayerKind layer = plain_heads(fields);
-      layer.kv_heads = fields.number("num_key_value_heads", layer.q_heads);
+    case Heads::kDoubleDepth: {
+      const int depths = fields.has("head_dim") ? 1 : 2;
+      LayerKind layer = usual_heads(fields);
+      layer.qk_depth = layer.ov_depth = depths * layer.qk_depth;
       return layer;
     }
+    case Heads::kDbrx:
+      return dbrx_heads(fields);
+    case Heads::kBlocks:
+      return block_heads(fields, index);
+    case Heads::kDecoder:
+      return decoder_heads(fields);
+    case Heads::kNoHeadDim:
+      return plain_grouped_heads(fields);
   }
   return {};
 }

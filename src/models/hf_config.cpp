@@ -162,6 +162,7 @@ LayerKind layer_of(const Architecture& architecture, Fields& fields, Reach reach
   if (architecture.has(Architecture::kSoftcap))
     layer.softcap = fields.real("attn_logit_softcapping");
   layer.sink = has_sinks(architecture, fields, reach);
+  layer.alibi = layer.alibi || architecture.has(Architecture::kUsualAlibi);
   if (architecture.has(Architecture::kAlibi)) {
     layer.alibi = layer.given_slopes = fields.flag("alibi", false);
   }
@@ -174,10 +175,10 @@ LayerKind layer_of(const Architecture& architecture, Fields& fields, Reach reach
   return layer;
 }
 
-/// The kinds of the layers, each once.
-std::vector<LayerKind> kinds_of(const Architecture& architecture, Fields& fields,
-                                const Overrides& overrides) {
-  std::vector<LayerKind> kinds;
+/// The kinds of the layers, each once, and which layers are of each.
+void read_kinds(const Architecture& architecture, Fields& fields, const Overrides& overrides,
+                ModelAttention& model) {
+  std::vector<LayerKind>& kinds = model.kinds;
   const std::vector<Reach> reaches = reaches_of(architecture, fields);
   for (const auto& [number, object] : overrides.layers()) {
     if (number < reaches.size()) continue;
@@ -185,25 +186,34 @@ std::vector<LayerKind> kinds_of(const Architecture& architecture, Fields& fields
                                                 number, reaches.size()));
   }
   // Layers of one reach, with the same overrides and in one list, are of one kind.
-  using Seen = std::tuple<Reach, const JsonValue*, std::size_t>;
-  std::vector<Seen> seen;
+  using Key = std::tuple<Reach, const JsonValue*, std::size_t>;
+  std::vector<std::pair<Key, std::optional<LayerKind>>> seen;
+  std::vector<std::optional<LayerKind>> layers;
   std::size_t windows = 0;
-  const bool each_layer =
-      architecture.heads == Heads::kLaguna || architecture.has(Architecture::kRopeless);
+  const bool each_layer = architecture.heads == Heads::kLaguna ||
+                          architecture.heads == Heads::kBlocks ||
+                          architecture.has(Architecture::kRopeless);
   for (std::size_t i = 0; i < reaches.size() && !fields.error(); ++i) {
     const JsonValue* const object = overrides.of(i);
     const bool window = reaches[i] == Reach::kWindow;
     const bool is_long = window && architecture.has(Architecture::kLongWindows) && windows % 2 == 1;
     windows += window ? 1 : 0;
-    const Seen key{reaches[i], object, each_layer ? i : static_cast<std::size_t>(is_long)};
-    if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
-    seen.push_back(key);
-    fields.set_layer(object);
-    if (reaches[i] != Reach::kNoAttention && !skips_attention(fields)) {
-      const LayerKind layer = layer_of(architecture, fields, reaches[i], i, is_long);
-      if (std::find(kinds.begin(), kinds.end(), layer) == kinds.end()) kinds.push_back(layer);
+    const Key key{reaches[i], object, each_layer ? i : static_cast<std::size_t>(is_long)};
+    auto like = std::find_if(seen.begin(), seen.end(),
+                             [&key](const auto& one) { return one.first == key; });
+    if (like == seen.end()) {
+      like = seen.insert(seen.end(), {key, std::nullopt});
+      fields.set_layer(object);
+      if (reaches[i] != Reach::kNoAttention && !skips_attention(fields)) {
+        like->second = layer_of(architecture, fields, reaches[i], i, is_long);
+      }
+      fields.set_layer(nullptr);
     }
-    fields.set_layer(nullptr);
+    layers.push_back(like->second);
+    if (!layers.back()) continue;
+    if (std::find(kinds.begin(), kinds.end(), *layers.back()) == kinds.end()) {
+      kinds.push_back(*layers.back());
+    }
   }
   if (kinds.empty() && !fields.error()) {
     fields.fail("layer_types", "has no layer with attention");
@@ -212,7 +222,17 @@ std::vector<LayerKind> kinds_of(const Architecture& architecture, Fields& fields
   std::stable_sort(kinds.begin(), kinds.end(), [](const LayerKind& one, const LayerKind& other) {
     return one.window + one.chunk == 0 && other.window + other.chunk > 0;
   });
-  return kinds;
+  for (const LayerKind& kind : kinds) {
+    std::vector<int>& numbers = model.numbers.emplace_back();
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      if (layers[i] == kind) numbers.push_back(static_cast<int>(i));
+    }
+  }
+  if (architecture.has(Architecture::kCross) && !kinds.empty()) {
+    kinds.push_back(kinds.front());
+    kinds.back().cross = true;
+    model.numbers.push_back(model.numbers.front());
+  }
 }
 
 /// The element type that the model was saved with.
@@ -236,6 +256,15 @@ Result<Dtype> dtype_of(const JsonValue& root, const JsonValue& object, ModelAtte
     }
   }
   return Dtype::kBf16;
+}
+
+/// Whether the name of the class that runs the model says that rows see keys on both sides.
+bool is_named_bidirectional(const JsonValue& root) {
+  const JsonValue* const names = root.find("architectures");
+  return names != nullptr &&
+         std::any_of(names->items.begin(), names->items.end(), [](const JsonValue& name) {
+           return name.text.find("Bidirectional") != std::string::npos;
+         });
 }
 
 /// How rows of an image see one another.
@@ -282,7 +311,8 @@ void add_notes(const Architecture& architecture, Fields& fields, ModelAttention&
     }
   }
   if (architecture.has(Architecture::kMultiplier)) {
-    add(fmt::format("launch with the scale {}", fields.real("attention_multiplier")));
+    const double scale = fields.real("attention_multiplier");
+    if (scale > 0) add(fmt::format("launch with the scale {}", scale));
   }
   if (architecture.has(Architecture::kScaleOne)) add("launch with the scale 1");
   if (architecture.has(Architecture::kScaleInverse)) {
@@ -388,14 +418,24 @@ Result<ModelAttention> read_hf_config(std::string_view json) {
     model.notes.emplace_back(kPromptNote);
   }
   const Overrides overrides(fields);
-  model.kinds = kinds_of(*architecture, fields, overrides);
+  read_kinds(*architecture, fields, overrides, model);
   if (fields.error()) return *fields.error();
   for (const LayerKind& layer : model.kinds) {
     if (layer.kv_heads > 0 && layer.q_heads % layer.kv_heads == 0) continue;
     fields.fail("num_key_value_heads", fmt::format("is {}, which does not divide {} query heads",
                                                    layer.kv_heads, layer.q_heads));
   }
+  for (LayerKind& layer : model.kinds) {
+    if (!is_named_bidirectional(*root)) break;
+    if (layer.window + layer.chunk + layer.latent > 0) {
+      return problem(*root->find("architectures"), "architectures",
+                     "says that rows see keys on both sides, of which they do not see all here",
+                     "write the manifest by hand, as those in cache/");
+    }
+    layer.both_ways = true;
+  }
   add_notes(*architecture, fields, model);
+  model.beyond_specs = architecture->has(Architecture::kBeyondSpecs);
   model.images = images_of(*architecture, fields, part->sees_images);
   if (fields.error()) return *fields.error();
   if (Status unread = refuse_unread(object, architecture->model_type, fields); !unread) {

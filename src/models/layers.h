@@ -22,6 +22,7 @@ struct LayerKind {
   int right = 0;   ///< keys behind its own that it sees, too; of both_ways alone
   bool both_ways =
       false;           ///< rows see keys on both sides: there is no cache, and there are no decodes
+  bool cross = false;  ///< rows see all keys of another sequence, which are in a cache
   int chunk = 0;       ///< rows see the keys of their chunk; 0: no chunks
   double softcap = 0;  ///< 0: none
   bool sink = false;
@@ -35,12 +36,14 @@ struct LayerKind {
 };
 
 struct ModelAttention {
-  std::string architecture;      ///< the configuration's model_type
-  Dtype dtype = Dtype::kBf16;    ///< of Q, K and V
-  bool float32 = false;          ///< the model was saved so, of which no kernel is
-  std::vector<LayerKind> kinds;  ///< each once
+  std::string architecture;               ///< the configuration's model_type
+  Dtype dtype = Dtype::kBf16;             ///< of Q, K and V
+  bool float32 = false;                   ///< the model was saved so, of which no kernel is
+  std::vector<LayerKind> kinds;           ///< each once
+  std::vector<std::vector<int>> numbers;  ///< of each kind those of its layers, from 0
   /// Where rows of an image see all of it in a server: "free", or "window", where windows cut it.
   std::string images;
+  bool beyond_specs = false;       ///< its kernels would need what no spec has
   std::vector<std::string> notes;  ///< what kernels cannot know, or do not serve
 };
 

@@ -132,6 +132,24 @@ std::optional<Listed> list_of(const Architecture& architecture, Fields& fields,
     return list;
   }
   const std::string_view type = architecture.model_type;
+  if (architecture.heads == Heads::kBlocks) {
+    const JsonValue* const blocks = fields.value("block_configs");
+    if (blocks == nullptr || blocks->items.empty()) {
+      fields.fail("block_configs", "is missing; allowed: a list that says what each layer has");
+      return Listed{"block_configs", {}};
+    }
+    std::vector<Reach> found;
+    for (const JsonValue& block : blocks->items) {
+      const JsonValue* const attention = block.find("attention");
+      const bool is_object = attention != nullptr && attention->type == JsonValue::Type::kObject;
+      const JsonValue* const skipped = is_object ? attention->find("no_op") : nullptr;
+      const JsonValue* const other = is_object ? attention->find("replace_with_linear") : nullptr;
+      const auto holds = [](const JsonValue* flag) { return flag != nullptr && flag->boolean; };
+      if (!is_object) fields.fail_at(block, "block_configs", "has a layer without `attention`");
+      found.push_back(holds(skipped) || holds(other) ? Reach::kNoAttention : Reach::kAll);
+    }
+    return Listed{"block_configs", found};
+  }
   if (type == "nemotron_h" && fields.has("hybrid_override_pattern")) {
     return Listed{"hybrid_override_pattern", from_letters(fields, "hybrid_override_pattern")};
   }

@@ -33,7 +33,7 @@ std::string mask_of(const LayerKind& layer) {
     return fmt::format(R"({{"kind": "sliding_window", "window": {}{}{}}})", layer.window, right,
                        layer.window <= spec::kSmallWindow ? R"(, "constant": true)" : "");
   }
-  if (layer.both_ways) return R"("null")";
+  if (layer.both_ways || layer.cross) return R"("null")";
   if (layer.chunk > 0) {
     return fmt::format(
         R"({{"kind": "and", "of": [{{"kind": "causal"}}, {{"kind": "chunked", "chunk": {}}}]}})",

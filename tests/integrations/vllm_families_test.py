@@ -17,13 +17,16 @@ from vllm.distributed import parallel_state
 from vllm.distributed.device_communicators import shm_broadcast
 from vllm.model_executor.models import registry
 from vllm.platforms import current_platform
+from vllm.transformers_utils import config as vllm_config
 
 import attnjit
+import model_code
 import vllm_keys_test
 from attnjit.integrations import vllm as integration
 
 FAMILIES = json.loads(pathlib.Path(__file__).with_name("families.json").read_text(encoding="utf-8"))
 FP8 = {"gpt-oss-20b", "llama3.1-8b", "gemma3-4b", "deepseek-v3", "falcon-40b", "qwen3-next-80b", "bge-base"}
+LONGEST = {"whisper-large-v3": 448, "clip-vit-l": 77, "siglip-so400m": 64}  #: tokens of models that have few
 registry._run_in_subprocess = lambda inspect: inspect()  # a process each takes seconds
 COMMUNICATOR = "vllm.distributed.device_communicators.base_device_communicator.DeviceCommunicatorBase"
 
@@ -39,16 +42,24 @@ def begin(ranks):
     parallel_state.init_distributed_environment(ranks, 0, local_rank=0, backend="fake")
 
 
+def first(config, *names):
+    """The first of the fields that a configuration has."""
+    return next((config[name] for name in names if config.get(name)), None)
+
+
 def divides(config, ranks):
     """Whether the heads can be divided so; else vLLM and the manifest refuse it."""
-    config = config.get("text_config", config)
-    heads = config.get("num_attention_heads", config.get("n_head"))
-    kv_heads = config.get("num_key_value_heads") or config.get("num_kv_heads") or heads
+    while inner := first(config, "text_config", "llm_config", "language_config", "thinker_config"):
+        config = inner
+    heads = first(config, "num_attention_heads", "n_head", "n_heads", "decoder_attention_heads")
+    kv_heads = first({**config, **config.get("attn_config", {})}, "num_key_value_heads", "num_kv_heads", "kv_n_heads",
+                     "multi_query_group_num", "num_attention_groups") or heads
     return heads is None or (heads % ranks == 0 and (kv_heads % ranks == 0 or ranks % kv_heads == 0))
 
 
 def check(name, folder, service, ranks, cache):
-    options = {"dtype": "auto", "max_model_len": 2048, "enforce_eager": True}
+    longest = min(2048, FAMILIES[name].get("max_position_embeddings") or LONGEST.get(name, 2048))
+    options = {"dtype": "auto", "max_model_len": longest, "enforce_eager": True}
     arguments = [*(("--kv-cache-dtype", cache) if cache != "auto" else ()), "--tp", str(ranks)]
     made = vllm_keys_test.asked_by(folder, cache, ranks, "fake", **options)
     wanted, known = ({service.prepare({**one, "arch": "sm_90a"}).key: one for one in specs}
@@ -68,6 +79,7 @@ def run(ranks, names):
             folder.mkdir()
             (folder / "config.json").write_text(json.dumps(FAMILIES[name]), encoding="utf-8")
             (folder / "tokenizer_config.json").write_text("{}", encoding="utf-8")
+            model_code.register(FAMILIES[name], vllm_config._CONFIG_REGISTRY)
             if not divides(FAMILIES[name], ranks):
                 try:
                     vllm_keys_test.manifest_of(folder, "--tp", str(ranks))

@@ -19,7 +19,7 @@ from vllm.engine.arg_utils import EngineArgs
 from vllm.model_executor.layers import sparse_attn_indexer
 from vllm.model_executor.layers.attention import sparse_mla_attention
 from vllm.model_executor.model_loader.utils import initialize_model
-from vllm.model_executor.models import falcon
+from vllm.model_executor.models import bloom, falcon
 from vllm.platforms import current_platform
 from vllm.utils import torch_utils
 from vllm.utils.torch_utils import set_default_torch_dtype
@@ -42,18 +42,21 @@ sparse_mla_attention.PIN_MEMORY = False
 current_platform.device_type = "meta"  # of an indexer's lists
 type(current_platform).current_device = staticmethod(lambda: "meta")  # of Qwen3-Next's norms
 type(current_platform).num_compute_units = classmethod(lambda *_: 132)
-slopes = falcon._get_alibi_slopes
 asked = []
 vllm_service.ask = asked.extend
 FP8 = ("--kv-cache-dtype", "fp8")
 
 
-def slopes_with_memory(heads):
-    with torch.device("cpu"):
-        return slopes(heads)
+def with_memory(function):
+    def made(*given):
+        with torch.device("cpu"):
+            return function(*given)
+
+    return made
 
 
-falcon._get_alibi_slopes = slopes_with_memory
+for module in (bloom, falcon):
+    module._get_alibi_slopes = with_memory(module._get_alibi_slopes)
 
 
 def asked_by(folder, cache, ranks=1, backend="gloo", **options):

@@ -93,6 +93,26 @@ def checkpoints(folder):
 
     bert = {"model_type": "bert", "torch_dtype": "float32"}
     assert types(bert) == {"fp16"} and types({**LLAMA, "torch_dtype": "float32"}) == {"bf16"}
+    # Of what no part of a configuration says the weights say it; else it is float32.
+    unsaid = {**LLAMA, "torch_dtype": None}
+    assert types({"model_type": "bert"}) == {"fp16"} and types(unsaid) == {"bf16"}
+    assert types(unsaid, server="sglang") == {"fp16"} and types({**GEMMA3, "torch_dtype": None}, server="sglang") == {"bf16"}
+    weights = pathlib.Path(folder, "model.safetensors")
+    for kinds, dtype in (({"F16"}, "fp16"), ({"BF16", "I32"}, "bf16"), ({"F32"}, "fp16")):
+        header = json.dumps({"__metadata__": {}, **{one: {"dtype": one} for one in kinds}}).encode()
+        weights.write_bytes(len(header).to_bytes(8, "little") + header)
+        assert types({"model_type": "bert"}) == {dtype}, kinds
+    weights.unlink()
+    # Where parts differ vLLM takes the whole's, and SGLang the language model's.
+    parts = {"model_type": "llava", "torch_dtype": "float32", "text_config": {**LLAMA, "torch_dtype": "float16"}}
+    assert types(parts) == {"bf16"} and types(parts, server="sglang") == {"fp16"}
+    # vLLM makes embeddings with models of such names, or beside which sentence-transformers' files lie.
+    for name, dtype in (("LlamaForSequenceClassification", "fp16"), ("LlamaForCausalLM", "bf16"), ("LlamaModel", "bf16")):
+        assert types({**LLAMA, "torch_dtype": "float32", "architectures": [name]}) == {dtype}, name
+    modules = pathlib.Path(folder, "modules.json")
+    modules.write_text(json.dumps([{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]))
+    assert types({**LLAMA, "torch_dtype": "float32"}) == {"fp16"}
+    modules.unlink()
     assert types(bert, "--dtype", "bf16") == {"bf16"}
     for config, dtype in ((LLAMA, "fp16"), (GEMMA3, "bf16")):
         assert types({**config, "torch_dtype": "float32"}, server="sglang") == {dtype}
@@ -101,6 +121,19 @@ def checkpoints(folder):
     assert types({**GEMMA3, "torch_dtype": "float16"}) == {"bf16"}
     paligemma = {"model_type": "paligemma", "torch_dtype": "float16", "text_config": {"model_type": "gemma2"}}
     assert types(paligemma) == {"fp16"}
+
+
+def skipped_layers(folder):
+    """Layers whose cache is left in the model's type are those that vLLM's option names."""
+    def caches(config, *names):
+        found = specs(folder, config, "--arch", "sm_90a", "--kv-cache-dtype", "fp8", "--kv-cache-dtype-skip-layers", *names)
+        return sorted({(str(one["mask"])[:8], one.get("scales", "none")) for one in found})
+
+    assert caches(LLAMA, "32") == [("causal", "tensor")]
+    assert caches(LLAMA, "0", "31") == [("causal", "none"), ("causal", "tensor")]
+    assert caches(LLAMA, *map(str, range(32))) == [("causal", "none")]
+    assert caches(GEMMA3, "sliding_window") == [("causal", "tensor"), ("{'kind':", "none")]
+    assert caches(GEMMA3, "5", "0") == [("causal", "none"), ("{'kind':", "none"), ("{'kind':", "tensor")]
 
 
 def images(folder):
@@ -138,6 +171,11 @@ def refusals(folder):
             (LLAMA, "vllm", ("--kv-cache-dtype", "float16"), "a cache of float16 is not served"),
             ({**LLAMA, "quantization_config": MODELOPT_FP4}, "vllm", (), "a cache of nvfp4 is not served"),
             ({"model_type": "mimo_v2_flash"}, "vllm", (), "backend of its own"),
+            ({"model_type": "dots3_note_text"}, "vllm", (), "not served beside MLA"),
+            ({"model_type": "hy_v4"}, "vllm", (), "not served beside MLA"),
+            ({"model_type": "inkling_text"}, "vllm", (), "a learned bias of the distance"),
+            ({"model_type": "minimax_m3_vl_text"}, "sglang", (), "blocks of keys"),
+            ({"model_type": "deepseek_v4"}, "sglang", (), "compressed rows"),
             ({**LLAMA, "quantization_config": {**COMPRESSED, "kv_cache_scheme": {**FLOAT8, "type": "int"}}}, "vllm",
              (), "a cache of int8 is not served"),
             (LLAMA, "sglang", ("--kv-cache-dtype", "float16"), "a cache of float16 beside a model of bf16"),
@@ -247,7 +285,7 @@ def main():
 
         config = str(pathlib.Path(folder, "config.json"))
         for arguments, text in ((("--kv-cache-dtype", "fp8"), "--arch"), (("--page", "x"), "x"),
-                                (("--tp", "7"), "7")):
+                                (("--tp", "7"), "7"), (("--tp", "0"), "tp: is '0'"), (("--tp", "x"), "tp: is 'x'")):
             pathlib.Path(config).write_text(json.dumps(LLAMA))
             done = run(config, "--for=vllm", *arguments)
             assert done.returncode == 2 and text in done.stderr, done
@@ -275,6 +313,7 @@ def main():
         assert run(config, "--for", "vllm").returncode == 0
         refusals(folder)
         checkpoints(folder)
+        skipped_layers(folder)
         images(folder)
 
 

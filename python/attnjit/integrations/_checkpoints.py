@@ -3,10 +3,11 @@
 model."""
 from __future__ import annotations
 
+import glob
 import json
 import os
 import sys
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 
 class Cache(NamedTuple):
@@ -81,14 +82,71 @@ UNDIVIDED = ("modernbert",)
 _NO_FP16 = ("gemma2", "gemma3", "gemma3_text", "glm4")
 
 
+#: Parts of a configuration that hold the language model's (src/models/hf_config.cpp).
+_TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+#: Ends of names of classes that vLLM generates with; of all others it makes embeddings.
+_GENERATE = ("ForCausalLM", "ForConditionalGeneration", "ChatModel", "LMHeadModel", "LlamaModel",
+             "MistralModel", "Qwen2Model")
+_SAVED = {"bfloat16": "bf16", "float16": "fp16", "BF16": "bf16", "F16": "fp16"}
+
+
+def _text_parts(config: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """A configuration, and the parts of it that hold the language model's, each inside the one before."""
+    found = [config]
+    while True:
+        inside = [found[-1][name] for name in _TEXT_PARTS if isinstance(found[-1].get(name), dict)]
+        if not inside:
+            return found
+        found.append(inside[0])
+
+
+def _said(parts: List[Dict[str, Any]]) -> Optional[str]:
+    """The type that the first of these says that says one; None: none does."""
+    for part in parts:
+        said = part.get("dtype") or part.get("torch_dtype")
+        if said:
+            return _SAVED.get(str(said).replace("torch.", ""), "float32")
+    return None
+
+
+def _of_weights(folder: str) -> str:
+    """The widest type in the headers of a model's files of weights; float32 where there are none."""
+    found = set()
+    for path in glob.glob(os.path.join(glob.escape(folder), "*.safetensors")):
+        with open(path, "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        found |= {one["dtype"] for name, one in header.items() if name != "__metadata__"}
+    wide = {_SAVED.get(one, "float32") for one in found if one in _SAVED or one in ("F32", "F64")}
+    return wide.pop() if len(wide) == 1 else "float32"
+
+
+def _embeds(model: Dict[str, Any]) -> bool:
+    """Whether vLLM makes embeddings of a model."""
+    modules = os.path.join(model["folder"], "modules.json")
+    if os.path.exists(modules):  # sentence-transformers'
+        with open(modules, encoding="utf-8") as file:
+            if any("Pooling" in str(one.get("type")) for one in json.load(file)):
+                return True
+    names = model["config"].get("architectures") or []
+    if names:
+        return not any(name.endswith(_GENERATE) for name in names)
+    return any(one["both_ways"] for one in model["layers"])
+
+
 def dtype_of(server: str, model: Dict[str, Any]) -> str:
     """The type in which a server runs a model as manifests.model_of() describes it. Of those that were
     saved as float32 vLLM runs embeddings in fp16, and SGLang all but Gemma."""
-    if server == "sglang" and model["float32"]:
-        return "bf16" if model["name"].startswith("gemma") else "fp16"
+    config = model["config"]
+    parts = _text_parts(config)
+    if server == "sglang":
+        said = _said(parts[::-1]) or "float32"
+        if said == "float32":
+            return "bf16" if model["name"].startswith("gemma") else "fp16"
+        return said
     if server != "vllm":
         return model["dtype"]
-    if model["model_type"] in _NO_FP16:  # and not that of a part of it
+    if config.get("model_type") in _NO_FP16:  # and not that of a part of it
         return "bf16"
-    encodes = any(one["both_ways"] for one in model["layers"])
-    return "fp16" if model["float32"] and encodes else model["dtype"]
+    more = [_object(config.get(name)) for name in ("vision_config", "encoder_config")]
+    said = _said([*parts, *more]) or _of_weights(model["folder"])
+    return said if said != "float32" else "fp16" if _embeds(model) else "bf16"

@@ -162,6 +162,8 @@ def why_vllm_refuses(layer: Layer, server: Server) -> Optional[str]:
              and (layer.window or layer.sink or layer.alibi), SHARED_ALONE),
             (server.cache == DSV32 and not layer.topk,
              f"a cache of {DSV32} is one of MLA over lists of keys"),
+            (layer.latent and (layer.window or layer.sink or layer.both_ways),
+             "windows, sinks and keys on both sides are not served beside MLA"),
             (server.cache == TOKEN_SCALES and layer.latent,
              f"a cache of {TOKEN_SCALES} is not served beside MLA"),
             (layer.ov_depth != layer.qk_depth and not layer.latent,
@@ -171,6 +173,17 @@ def why_vllm_refuses(layer: Layer, server: Server) -> Optional[str]:
         if holds:
             return text
     return None
+
+
+#: Architectures of MLA of whose latents vLLM makes keys and values of each head, V as deep as K.
+_MULTIPLIED = ("minicpm3",)
+
+
+def vllm_layer(layer: Layer, architecture: str) -> Layer:
+    """A layer of a configuration as vLLM makes it."""
+    if architecture in _MULTIPLIED:
+        return replace(layer, latent=0, rope=0, ov_depth=layer.qk_depth)
+    return layer
 
 
 def rows_of(server: Server) -> List[int]:

@@ -6,6 +6,7 @@ The command reads the configuration; the specs are made by what the backend call
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -16,7 +17,8 @@ from .. import AttnjitError, UnsupportedError
 from .._abi import command_path
 from ._checkpoints import UNDIVIDED, Cache, cache_of, dtype_of, quantization_of
 from ._layers import (DSV32, EIGHT_BITS, INVARIANT_LIST, SIXTEEN_BITS, TOKEN_SCALES, Layer, Server,
-                      invariant_keys, vllm_specs, why_vllm_refuses, why_vllm_shares_not)
+                      invariant_keys, non_causal_specs, vllm_layer, vllm_specs, why_vllm_refuses,
+                      why_vllm_shares_not)
 from ._sglang_layers import cache_of_lists, sglang_layer, sglang_specs, why_sglang_refuses
 from ._specs import why_not
 from ._transformers_layers import transformers_specs
@@ -55,6 +57,8 @@ def add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--kv-cache-dtype", default="auto", choices=[
         "auto", *SIXTEEN_BITS, *EIGHT_BITS, TOKEN_SCALES, DSV32],
                       help="default: as the checkpoint has it")
+    made.add_argument("--kv-cache-dtype-skip-layers", nargs="+", default=[], metavar="N",
+                      help="numbers of layers, and sliding_window, whose cache has the model's type")
     made.add_argument("--head-scales", action="store_true",
                       help="the checkpoint has scales of heads beside a cache of fp8")
     made.add_argument("--drafts", type=_number(0), default=0, metavar="N", help="tokens of a draft")
@@ -77,9 +81,10 @@ def parsed(made: argparse.ArgumentParser, arguments: List[str]) -> argparse.Name
     if given.config is not None and os.path.isdir(given.config):
         given.config = os.path.join(given.config, "config.json")
     if given.server != "vllm" and (given.dcp > 1 or given.images or given.head_scales
+                                   or given.kv_cache_dtype_skip_layers
                                    or given.kv_cache_dtype in (DSV32, TOKEN_SCALES)):
-        made.error(f"--for {given.server}: --dcp, --images, --head-scales, {TOKEN_SCALES} and "
-                   f"{DSV32} are vLLM's")
+        made.error(f"--for {given.server}: --dcp, --images, --head-scales, {TOKEN_SCALES}, {DSV32} "
+                   "and --kv-cache-dtype-skip-layers are vLLM's")
     numbers = {"vllm": 3, "sglang": 2}.get(given.server, 0)
     if given.batch_invariant and len(given.batch_invariant) != numbers:
         made.error(f"--batch-invariant: {numbers} numbers are needed for {given.server}"
@@ -137,7 +142,31 @@ def _layer(said: Dict[str, Any], images: str = "") -> Layer:
     """A layer as `attnjit manifest --json` describes it."""
     return Layer(images=images, **{name: said[name] for name in (
         "q_heads", "kv_heads", "qk_depth", "ov_depth", "window", "softcap", "sink", "alibi",
-        "both_ways", "latent", "rope", "topk", "chunk")})
+        "both_ways", "cross", "latent", "rope", "topk", "chunk")})
+
+
+def _vllm_specs(layer: Layer, server: Server, rank: int, architecture: str) -> List[Dict[str, Any]]:
+    """What a layer of an architecture asks for in vLLM."""
+    diffuses = architecture == "diffusion_gemma_text"
+    return vllm_specs(layer, server, rank) + (non_causal_specs(layer, server, True) if diffuses else [])
+
+
+def _caches(one: Dict[str, Any], layer: Layer, cache: Cache, skipped: List[str]) -> List[Cache]:
+    """The caches of layers of a kind, of which those that are named have the model's type."""
+    by_kind = layer.window > 0 and not layer.latent and "sliding_window" in skipped
+    skips = {by_kind or str(number) in skipped for number in one["numbers"]}
+    return [Cache("auto") if skip else cache for skip in sorted(skips)]
+
+
+def _cache_named(layer: Layer, cache: Cache, given: argparse.Namespace) -> str:
+    """The name of a layer's cache; exits where kernels depend on an architecture that is not given."""
+    cached = not layer.both_ways or given.server == "sglang"  # keys are read in the cache
+    lists_in_sglang = layer.topk > 0 and given.server == "sglang"
+    if given.arch is None and (cache.name not in SIXTEEN_BITS if lists_in_sglang else
+                               cache.name in EIGHT_BITS and cached and not layer.latent):
+        parser().error(f"--arch: is missing, on which a cache of {cache.name} depends; allowed: "
+                       f"{', '.join(_ARCHS)}")
+    return cache_of_lists(cache.name, given.arch or _ARCHS[0]) if lists_in_sglang else cache.name
 
 
 def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str, Any]]:
@@ -145,6 +174,9 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
     says which layers the server would refuse."""
     found: List[Dict[str, Any]] = []
     for_vllm = given.server == "vllm"
+    if model["beyond_specs"] and given.server != "transformers":
+        raise UnsupportedError(f"no manifest has the kernels of {model['name']}: {model['notes'][0]}",
+                               code="unsupported")
     of_model = model["images"] if given.server in ("vllm", "sglang") else ""
     images = {None: of_model, "none": ""}.get(given.images, given.images)
     dtype = given.dtype or dtype_of(given.server, model)
@@ -152,33 +184,26 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
     for one in model["layers"]:
         elements = one["q_heads"] * (one["latent"] or one["ov_depth"])
         widest[one["gpus"]] = max(elements, widest.get(one["gpus"], 0))
-    wholes = list(map(_layer, model["wholes"]))
+    wholes = [vllm_layer(_layer(one), model["name"]) for one in model["wholes"]]
     for i, one in enumerate(model["layers"]):
         undivided = for_vllm and model["name"] in UNDIVIDED
         said = model["wholes"][i % len(wholes)] if undivided else one
         layer = _layer(said, "" if one["both_ways"] or one["latent"] else images)
-        if given.server == "sglang":
-            layer = sglang_layer(layer, model["name"])
+        made_by = {"vllm": vllm_layer, "sglang": sglang_layer}.get(given.server)
+        layer = made_by(layer, model["name"]) if made_by else layer
         sharing = why_vllm_shares_not(wholes[i % len(wholes)], one["gpus"], given.dcp)
-        cache = cache_of(given.server, model, given.kv_cache_dtype, layer.latent > 0)
-        cached = not layer.both_ways or given.server == "sglang"  # keys are read in the cache
-        lists_in_sglang = layer.topk > 0 and given.server == "sglang"
-        if given.arch is None and (cache.name not in SIXTEEN_BITS if lists_in_sglang else
-                                   cache.name in EIGHT_BITS and cached and not layer.latent):
-            parser().error(f"--arch: is missing, on which a cache of {cache.name} depends; allowed: "
-                           f"{', '.join(_ARCHS)}")
-        if lists_in_sglang:
-            cache = Cache(cache_of_lists(cache.name, given.arch or _ARCHS[0]))
+        asked = cache_of(given.server, model, given.kv_cache_dtype, layer.latent > 0)
         pages = given.page or [64 if layer.latent and for_vllm else _PAGES[given.server]]
         # NOTE: an indexer's pages, into which vLLM splits longer ones.
         if layer.topk and given.server != "transformers":
             pages = [64]
-        for page, rank in ((page, rank) for page in pages for rank in range(given.dcp)):
-            server = Server(given.arch or _ARCHS[0], dtype, page, cache.name, given.drafts,
-                            head_scales=given.head_scales or cache.head_scales,
+        for cache, page, rank in itertools.product(
+                _caches(one, layer, asked, given.kv_cache_dtype_skip_layers), pages, range(given.dcp)):
+            server = Server(given.arch or _ARCHS[0], dtype, page, _cache_named(layer, cache, given),
+                            given.drafts, head_scales=given.head_scales or cache.head_scales,
                             partition_keys=_invariant_keys(layer, widest[one["gpus"]], given),
                             sharing=given.dcp, tree=given.tree)
-            made = (vllm_specs(layer, server, rank) if for_vllm else
+            made = (_vllm_specs(layer, server, rank, model["name"]) if for_vllm else
                     sglang_specs(layer, server) if given.server == "sglang" else
                     transformers_specs(layer, server))
             _refuse_unserved(layer, server, given, made, sharing, model["name"])
@@ -192,7 +217,7 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
 def model_of(given: argparse.Namespace) -> Dict[str, Any]:
     """The model of a configuration, as the command reads it; exits as that does."""
     text = sys.stdin.read() if given.config == "-" else None
-    done = subprocess.run([command_path(), "manifest", given.config, "--json", "--tp", f"1,{given.tp}"],
+    done = subprocess.run([command_path(), "manifest", given.config, "--json", "--tp", given.tp],
                           input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.stderr.write(done.stderr)
@@ -201,9 +226,8 @@ def model_of(given: argparse.Namespace) -> Dict[str, Any]:
         with open(given.config, encoding="utf-8") as file:
             text = file.read()
     model, config = json.loads(done.stdout), json.loads(text.lstrip("\ufeff"))
-    kinds = len(model["layers"]) // (2 + given.tp.count(","))
-    return {**model, "wholes": model["layers"][:kinds], "layers": model["layers"][kinds:],
-            "model_type": config.get("model_type"), "quantization": quantization_of(given.config, config)}
+    return {**model, "config": config, "folder": os.path.dirname(given.config),
+            "quantization": quantization_of(given.config, config)}
 
 
 def main(arguments: List[str]) -> None:

@@ -114,20 +114,26 @@ def registration():
     ServerArgs.add_cli_args(parser)
     arguments = parser.parse_args(["--model-path", "x", "--attention-backend", "attnjit"])
     assert arguments.attention_backend == "attnjit"
-    for name in ("attention_backend", "decode_attention_backend"):
+    for name, architecture, lent in (
+            ("attention_backend", "GptOssForCausalLM", "triton"),
+            ("attention_backend", "Lfm2ForCausalLM", "attnjit"),
+            ("decode_attention_backend", "Llama4ForCausalLM", "triton")):
         made = arguments_of(ServerArgs)
         force(made, name, "attnjit")
         seen = []
-        integration.as_one_of_its_own(lambda given: seen.append(getattr(given, name)), made)
-        assert seen == ["triton"] and getattr(made, name) == "attnjit", (seen, name)
-        force(made, "_resolved_overrides", [("a model's", {name: "dsv4"})])
-        try:
-            integration.as_one_of_its_own(lambda given: None, made)
-        except ValueError as error:
-            assert "takes dsv4" in str(error) and "\n" not in str(error), error
-        else:
-            raise AssertionError("another backend was taken")
+        with unittest.mock.patch.object(integration, "_architecture", lambda given: architecture):
+            integration.as_one_of_its_own(lambda given: seen.append(getattr(given, name)), made)
+            assert seen == [lent] and getattr(made, name) == "attnjit", (seen, name)
+            force(made, "_resolved_overrides", [("a model's", {name: "dsv4"})])
+            try:
+                integration.as_one_of_its_own(lambda given: None, made)
+            except ValueError as error:
+                assert "takes dsv4" in str(error) and "\n" not in str(error), error
+            else:
+                raise AssertionError("another backend was taken")
         assert getattr(made, name) == "attnjit", name
+    force(made, "model_path", "instance://a")  # which SGLang reads later
+    assert integration._architecture(made) == ""
     hybrids()
     backend = attention_registry.ATTENTION_BACKENDS["attnjit"](runner_of(16, [layer_of()]))
     assert isinstance(backend, sglang_backend.AttnjitAttnBackend)
@@ -734,7 +740,7 @@ def latent():
                 k = torch.randn(sum(rows), 1, rank + rope).bfloat16()
                 call = (backend.forward_decode if mode.is_decode() else backend.forward_extend)
                 got = call(q, k, k[..., :rank], mqa, batch).view(-1, heads, rank)
-                lines = pool.get_key_buffer(0)[:, 0].float() * (1 if scale is None else scale)
+                lines = pool.get_key_buffer(0)[:, 0].float()  # whatever a checkpoint's scale
                 begin = 0
                 for b, (count, length) in enumerate(zip(rows, keys)):
                     at = runner.req_to_token_pool.req_to_token[b + 1, :length].long()

@@ -19,6 +19,8 @@ _LISTS = ("ATTENTION_BACKEND_CHOICES", "DETERMINISTIC_ATTENTION_BACKEND_CHOICES"
 _FIELDS = ("attention_backend", "prefill_attention_backend", "decode_attention_backend",
            "prefill_attention_backend_str", "decode_attention_backend_str")
 _SERVES_ALL = "triton"
+#: Architectures of whose models SGLang's checks refuse that name, and list none.
+_LIST_NONE = ("Lfm2", "NemotronH")
 _HYBRIDS = "sglang.srt.layers.attention.attention_registry.attn_backend_wrapper"
 _DRAFTS = "sglang.srt.speculative.draft_utils.DraftBackendFactory._create_backend"
 
@@ -64,10 +66,24 @@ def _checks() -> str:
 def as_one_of_its_own(original: Callable[..., Any], arguments: Any, *more: Any) -> Any:
     """A hook around SGLang's checks of models, some of which list the backends that may serve one
     (gpt-oss, Llama 4, Gemma 4, Exaone 4). create() says what this backend does not serve."""
-    with _by_another_name(arguments) as named:
+    name = NAME if _architecture(arguments).startswith(_LIST_NONE) else _SERVES_ALL
+    with _by_another_name(arguments, name) as named:
         made = original(arguments, *more)
-        _refuse_another(arguments, named)
+        _refuse_another(arguments, named, name)
     return made
+
+
+def _architecture(arguments: Any) -> str:
+    """The model's, where this backend is asked for."""
+    if not _fields(arguments) or arguments.model_path.startswith("instance://"):  # it is not known
+        return ""
+    if hasattr(arguments, "get_model_config"):
+        config = arguments.get_model_config()
+    else:
+        from sglang.srt.arg_groups.model_override_base import model_config_of
+
+        config = model_config_of(arguments)
+    return str(config.hf_config.architectures[0])
 
 
 def hybrid_as_one_of_its_own(original: Callable[..., Any], runner: Any, *more: Any) -> Any:
@@ -78,16 +94,16 @@ def hybrid_as_one_of_its_own(original: Callable[..., Any], runner: Any, *more: A
 
 
 @contextlib.contextmanager
-def _by_another_name(holder: Any) -> Iterator[List[str]]:
+def _by_another_name(holder: Any, name: str = _SERVES_ALL) -> Iterator[List[str]]:
     """Has this backend go by the name of one of SGLang's own that serves all models, in the fields
     that it gives."""
     import msgspec
 
     # NOTE: newer versions seal their arguments, which are a msgspec.Struct.
     write = msgspec.Struct if isinstance(holder, msgspec.Struct) else object
-    named = [field for field in _FIELDS if getattr(holder, field, None) == NAME]
+    named = _fields(holder)
     for field in named:
-        write.__setattr__(holder, field, _SERVES_ALL)
+        write.__setattr__(holder, field, name)
     try:
         yield named
     finally:
@@ -95,14 +111,18 @@ def _by_another_name(holder: Any) -> Iterator[List[str]]:
             write.__setattr__(holder, field, NAME)
 
 
-def _refuse_another(arguments: Any, named: List[str]) -> None:
+def _fields(holder: Any) -> List[str]:
+    return [field for field in _FIELDS if getattr(holder, field, None) == NAME]
+
+
+def _refuse_another(arguments: Any, named: List[str], name: str) -> None:
     """Raises where SGLang has chosen another backend than the one that was asked for (DeepSeek-V4):
     it says so nowhere."""
     from sglang.srt.arg_groups.overrides import resolved_view
 
     for field in named:
         chosen = getattr(resolved_view(arguments), field)
-        if chosen != _SERVES_ALL:
+        if chosen != name:
             flag = "--" + field.replace("_", "-")
             raise ValueError("the attnjit attention backend cannot serve this: SGLang takes "
                              f"{chosen} for this model, whatever is asked for; leave {flag} out")

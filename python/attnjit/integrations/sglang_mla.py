@@ -56,7 +56,9 @@ class AttnjitMLAAttnBackend(AttnjitAttnBackend):
         kind = self._kind(layer, step.tree is not None, offsets is not None)
         options = dict(latent=layer.v_head_dim, mask=kind.mask_over(step), scale=kind.scale,
                        partition_keys=self._server.partition_keys, service=service(),
-                       k_scale=self._scale_of(layer))
+                       # NOTE: a layer's k_scale is none of the cache's: SGLang's models write
+                       # rows of prompts, and read prefixes, without it.
+                       k_scale=self._one if self._eight_bits else None)
         cache = self.token_to_kv_pool.get_key_buffer(layer.layer_id)
         cache = cache.view(-1, self.page_size, cache.shape[-1])
         if offsets is not None:
@@ -70,14 +72,8 @@ class AttnjitMLAAttnBackend(AttnjitAttnBackend):
                           out=out.view(*shape, -1), **options)
         return out.view(rows, heads * layer.v_head_dim)
 
-    def _scale_of(self, layer: Any) -> Optional[torch.Tensor]:
-        return self._scales(layer, False)["k_scale"] if self._eight_bits else None
-
     def _write_latent(self, layer: Any, batch: Any, k: torch.Tensor, v: torch.Tensor,
                       k_rope: Optional[torch.Tensor]) -> None:
-        if self._eight_bits and layer.k_scale is not None:
-            k = k / layer.k_scale
-            k_rope = None if k_rope is None else k_rope / layer.k_scale
         if k_rope is not None:
             self.token_to_kv_pool.set_mla_kv_buffer(layer, batch.out_cache_loc, k, k_rope)
         else:

@@ -226,6 +226,16 @@ def refusals():
     integration.create(runner_of(4, layer, kv_cache_dtype=E4M3))
 
 
+def sinks_at_start():
+    """Kernels of layers with sinks (gpt-oss, MiMo) are asked for with them."""
+    for name in ("sinks", "attention_sink_bias"):
+        runner = runner_of(16, [layer_of()])
+        setattr(runner.model.block, name, torch.nn.Parameter(torch.zeros(HEADS)))
+        prewarmed.clear()
+        integration.create(runner)
+        assert prewarmed and all(spec.get("sink") for spec in prewarmed), (name, prewarmed)
+
+
 def batch_of(runner, mode, rows, keys):
     """A batch whose request b has keys[b] keys, of which the last rows[b] are this step's."""
     page, requests = runner.page_size, []
@@ -830,6 +840,7 @@ sglang_backend._arch = lambda runner: "sm_90a"
 torch.manual_seed(0)
 registration()
 refusals()
+sinks_at_start()
 layers()
 images()
 compiled()

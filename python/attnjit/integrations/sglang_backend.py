@@ -135,10 +135,11 @@ def _layers_of(runner: Any) -> List[Any]:
 
 
 def _sinks_of(runner: Any, layer: Any) -> bool:
-    """Whether a layer is called with sinks, which the module that holds it has."""
+    """Whether a layer is called with sinks, which the module that holds it has by either name."""
     for parent in runner.model.modules():
         if any(child is layer for child in parent.children()):
-            return getattr(parent, "sinks", None) is not None
+            return any(getattr(parent, name, None) is not None
+                       for name in ("sinks", "attention_sink_bias"))
     return False
 
 

@@ -226,6 +226,26 @@ def refusals():
     integration.create(runner_of(4, layer, kv_cache_dtype=E4M3))
 
 
+def hybrid_layers():
+    """SGLang's own backend of hybrid models has this one for their layers of attention."""
+    from sglang.srt.layers.attention.hybrid_linear_attn_backend import HybridLinearAttnBackend
+    from sglang.srt.mem_cache.memory_pool import HybridLinearKVPool
+
+    layer = layer_of(3)
+    for dtype in (torch.bfloat16, E4M3):
+        pool = HybridLinearKVPool(SLOTS, dtype, 16, KV_HEADS, DEPTH, [layer.layer_id], DEVICE, None)
+        runner = runner_of(16, [layer], token_to_kv_pool=pool, kv_cache_dtype=dtype)
+        backend = integration.create(runner)
+        others = types.SimpleNamespace(needs_cpu_seq_lens=False, init_forward_metadata=id,
+                                       supports_prefill_graph_extend=lambda: False)
+        hybrid = HybridLinearAttnBackend(backend, others, [layer.layer_id])
+        for mode, rows, keys in ((ForwardMode.EXTEND, [7, 20], [7, 90]),
+                                 (ForwardMode.DECODE, [1, 1], [17, 64])):
+            batch = batch_of(runner, mode, rows, keys)
+            hybrid.init_forward_metadata(batch)
+            check(runner, hybrid.full_attn_backend, layer, batch, rows, keys)
+
+
 def sinks_at_start():
     """Kernels of layers with sinks (gpt-oss, MiMo) are asked for with them."""
     for name in ("sinks", "attention_sink_bias"):
@@ -841,6 +861,7 @@ torch.manual_seed(0)
 registration()
 refusals()
 sinks_at_start()
+hybrid_layers()
 layers()
 images()
 compiled()

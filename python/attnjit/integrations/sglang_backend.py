@@ -251,7 +251,8 @@ class AttnjitAttnBackend(AttentionBackend):
         self.page_size = page_size or runner.page_size
         refuse(runner, arch, self.page_size)
         self.device = runner.device
-        self.req_to_token = runner.req_to_token_pool.req_to_token
+        self.req_to_token_pool = runner.req_to_token_pool  # SGLang asks for it
+        self.req_to_token = self.req_to_token_pool.req_to_token
         self.token_to_kv_pool = runner.token_to_kv_pool
         self.max_context_len = runner.model_config.context_len
         self.max_pages = -(-self.req_to_token.shape[1] // self.page_size)

@@ -154,6 +154,7 @@ Result<Report> run_manifest(const ManifestArguments& arguments) {
   json["dtype"] = to_string(model->dtype);
   json["float32"] = model->float32;
   json["images"] = model->images;
+  json["encoder"] = model->encoder;
   json["beyond_specs"] = model->beyond_specs;
   json["layers"] = *std::move(layers);
   Result<Json> wholes = layers_of(*model, {1});

@@ -435,6 +435,7 @@ Result<ModelAttention> read_hf_config(std::string_view json) {
     layer.both_ways = true;
   }
   add_notes(*architecture, fields, model);
+  model.encoder = architecture->has(Architecture::kEncoder) || is_named_bidirectional(*root);
   model.beyond_specs = architecture->has(Architecture::kBeyondSpecs);
   model.images = images_of(*architecture, fields, part->sees_images);
   if (fields.error()) return *fields.error();

@@ -43,7 +43,8 @@ struct ModelAttention {
   std::vector<std::vector<int>> numbers;  ///< of each kind those of its layers, from 0
   /// Where rows of an image see all of it in a server: "free", or "window", where windows cut it.
   std::string images;
-  bool beyond_specs = false;       ///< its kernels would need what no spec has
+  bool encoder = false;       ///< rows see both ways by its architecture, or by its class's name
+  bool beyond_specs = false;  ///< its kernels would need what no spec has
   std::vector<std::string> notes;  ///< what kernels cannot know, or do not serve
 };
 

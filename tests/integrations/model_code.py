@@ -34,6 +34,9 @@ def class_of(model_type):
 
     def init(self, **fields):
         fields.pop("model_type", None)
+        fields.setdefault("pad_token_id", None)
+        if "rope_theta" in fields and "rope_scaling" not in fields:
+            fields["rope_parameters"] = {"rope_type": "default", "rope_theta": fields["rope_theta"]}
         base.__init__(self, **{name: part(name, value) for name, value in fields.items()})
 
     def text(self, *given, **more):

@@ -31,6 +31,11 @@ from sglang.srt.plugins.hook_registry import HookRegistry  # noqa: E402
 from sglang.srt.server_args import ServerArgs  # noqa: E402
 
 torch.cuda.is_available = have_gpu
+import model_code  # noqa: E402
+from sglang.srt.models import transformers as transformers_models  # noqa: E402
+from sglang.srt.utils.hf_transformers import common  # noqa: E402
+
+transformers_models.get_device = lambda *_: "meta"  # of what SGLang takes from transformers
 from attnjit.integrations import manifests, sglang_backend, sglang_service  # noqa: E402
 from attnjit.integrations import sglang as integration  # noqa: E402
 
@@ -51,7 +56,14 @@ deepseek-v3 kimi-k2 glm-4.7-flash minimax-m2 gpt-oss-20b granite-3.3-8b granite-
 granite-moe-3b command-r command-r7b olmo-7b olmo2-7b olmoe ernie4.5-21b-a3b hunyuan-7b hunyuan-a13b
 starcoder2-7b exaone4-32b exaone4-1.2b arcee-4.5b stablelm-3b opt-125m afmoe-trinity bge-base bge-m3
 qwen2-vl-2b qwen2.5-vl-7b qwen3-vl-4b mistral-small-3.1 step3p5 ct-no-kv ct-fp8-kv fp8-block
-gemma2-fp16""".split()
+gemma2-fp16
+llava-next-mistral internvl3-hf smolvlm2 idefics3-8b blip2-opt granite-speech-2b qwen2-audio qwen3-vl-30b qwen3-asr
+paddleocr-vl dots-ocr glm-4-9b-chat internlm2.5-7b minicpm4-8b mimo-7b orion-14b teleflm ling-lite ling-mini-2.0
+deepseek-moe-16b sarvam-mla nemotron-super-49b hyperclovax-seed-think dots1 ernie4.5-0.3b pythia-6.9b seed-oss-36b
+smollm3-3b gpt2 gptj-6b starcoder bert-no-dtype llama-no-dtype qwen2-cls-f32 qwen2-model-f32 gte-qwen2-1.5b
+lfm2-bidirectional""".split()
+if importlib.metadata.version("sglang") == "0.5.23":  # which alone makes them
+    NAMES += ["minitron-8b", "olmo3-32b", "solar-pro"]
 #: And those that have other layers, too.
 HYBRIDS = "lfm2-1.2b nemotron-nano-v2-9b qwen3-next-80b falcon-h1-1.5b granite-4-tiny-h".split()
 #: And of these, whose configurations a version does not read itself: heads that differ by layer.
@@ -152,6 +164,7 @@ def main(names):
             folder.mkdir()
             for file, said in (("config.json", FAMILIES[name]), ("tokenizer_config.json", {})):
                 (folder / file).write_text(json.dumps(said), encoding="utf-8")
+            model_code.register(FAMILIES[name], common._CONFIG_REGISTRY)
             if name in UNREAD:
                 unread(name, folder)
                 continue

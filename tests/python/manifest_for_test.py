@@ -176,6 +176,9 @@ def refusals(folder):
             ({"model_type": "inkling_text"}, "vllm", (), "a learned bias of the distance"),
             ({"model_type": "minimax_m3_vl_text"}, "sglang", (), "blocks of keys"),
             ({"model_type": "deepseek_v4"}, "sglang", (), "compressed rows"),
+            ({"model_type": "whisper"}, "sglang", ("--page", "64"), "with --page-size 1"),
+            ({"model_type": "whisper"}, "sglang", ("--page", "1"), ""),
+            ({"model_type": "paligemma"}, "sglang", (), "in SGLang, which makes its layers otherwise"),
             ({**LLAMA, "quantization_config": {**COMPRESSED, "kv_cache_scheme": {**FLOAT8, "type": "int"}}}, "vllm",
              (), "a cache of int8 is not served"),
             (LLAMA, "sglang", ("--kv-cache-dtype", "float16"), "a cache of float16 beside a model of bf16"),
@@ -274,6 +277,9 @@ def main():
         assert [[one["mask"] for one in specs(folder, mistral, server=server)]
                 for server in ("sglang", "vllm")] == [
                     ["causal"] * 2, [{"kind": "sliding_window", "window": 4096}] * 2]
+        # Whose is_causal SGLang does not read.
+        assert [[one["mask"] for one in specs(folder, {**LLAMA, "is_causal": False}, server=server)]
+                for server in ("sglang", "vllm")] == [["causal"] * 2, ["null"]]
         batching = specs(folder, LLAMA, server="transformers")
         assert [(one.get("page_size"), one.get("ragged"), one.get("ragged_kv"),
                  one.get("max_q_len")) for one in batching] == [

@@ -100,6 +100,11 @@ def _text_parts(config: Dict[str, Any]) -> List[Dict[str, Any]]:
         found.append(inside[0])
 
 
+def said_of_text(config: Dict[str, Any], name: str) -> Any:
+    """What the language model's part of a configuration says of a field; None: nothing."""
+    return _text_parts(config)[-1].get(name)
+
+
 def _said(parts: List[Dict[str, Any]]) -> Optional[str]:
     """The type that the first of these says that says one; None: none does."""
     for part in parts:

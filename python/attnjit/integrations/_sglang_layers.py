@@ -10,14 +10,21 @@ from ._layers import (_NAMED_ROWS, DSV32, EIGHT_BITS, MOST_ROWS, SIXTEEN_BITS, L
 
 
 #: Architectures whose configurations have windows, and of which SGLang's models have none.
-_NO_WINDOWS = ("ministral3", "mistral", "mixtral", "phi3", "phimoe", "qwen2", "qwen2_5_omni_text",
-               "qwen2_5_vl_text", "qwen2_moe", "qwen2_vl_text", "qwen3", "qwen3_moe", "starcoder2")
+_NO_WINDOWS = ("dots_ocr", "kimi_audio", "mimo", "minicpmo", "minicpmv", "ministral3", "mistral",
+               "mixtral", "phi3", "phi4mm", "phimoe", "qwen2", "qwen2_5_omni_text",
+               "qwen2_5_vl_text", "qwen2_moe", "qwen2_vl_text", "qwen3", "qwen3_moe", "solar",
+               "starcoder2")
+#: Architectures whose layers SGLang makes by none of the rules here: transformers' classes, in its way.
+OTHERWISE = frozenset(("clip_text_model", "modernbert", "nomic_bert", "paligemma", "roberta", "siglip_text_model",
+                       "youtu"))
 
 
-def sglang_layer(layer: Layer, architecture: str) -> Layer:
-    """A layer of a configuration as SGLang makes it: windows cut what rows of an image see."""
+def sglang_layer(layer: Layer, architecture: str, decodes: bool) -> Layer:
+    """A layer of a configuration as SGLang makes it: windows cut what rows of an image see. `decodes`:
+    rows see both ways by is_causal alone, which SGLang does not read."""
     return replace(layer, window=0 if architecture in _NO_WINDOWS else layer.window,
-                   images="window" if layer.images else "")
+                   images="window" if layer.images else "",
+                   both_ways=layer.both_ways and not decodes)
 
 
 def cache_of_lists(cache: str, arch: str) -> str:
@@ -45,6 +52,8 @@ def why_sglang_refuses(layer: Layer, server: Server, architecture: str) -> Optio
                          f"a cache of {server.cache} beside a model of {server.dtype} is not served"),
                         (layer.topk and no_lists, no_lists or ""),
                         (layer.alibi, "positions by ALiBi are not served"),
+                        (layer.cross and server.page_size > 1,
+                         "cross attention is served with --page-size 1"),
                         (layer.both_ways and architecture.startswith("gemma"),
                          "decoders that see both ways are not served")):
         if holds:

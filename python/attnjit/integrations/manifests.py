@@ -15,11 +15,12 @@ from typing import Any, Callable, Dict, List, Optional
 
 from .. import AttnjitError, UnsupportedError
 from .._abi import command_path
-from ._checkpoints import UNDIVIDED, Cache, cache_of, dtype_of, quantization_of
+from ._checkpoints import UNDIVIDED, Cache, cache_of, dtype_of, quantization_of, said_of_text
 from ._layers import (DSV32, EIGHT_BITS, INVARIANT_LIST, SIXTEEN_BITS, TOKEN_SCALES, Layer, Server,
                       invariant_keys, non_causal_specs, vllm_layer, vllm_specs, why_vllm_refuses,
                       why_vllm_shares_not)
-from ._sglang_layers import cache_of_lists, sglang_layer, sglang_specs, why_sglang_refuses
+from ._sglang_layers import (OTHERWISE, cache_of_lists, sglang_layer, sglang_specs,
+                             why_sglang_refuses)
 from ._specs import why_not
 from ._transformers_layers import transformers_specs
 
@@ -174,6 +175,9 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
     says which layers the server would refuse."""
     found: List[Dict[str, Any]] = []
     for_vllm = given.server == "vllm"
+    if given.server == "sglang" and OTHERWISE & {model["name"], model["config"].get("model_type")}:
+        raise UnsupportedError(f"no manifest has the kernels of {model['name']} in SGLang, which makes its "
+                               "layers otherwise: they are compiled at its start", code="unsupported")
     if model["beyond_specs"] and given.server != "transformers":
         raise UnsupportedError(f"no manifest has the kernels of {model['name']}: {model['notes'][0]}",
                                code="unsupported")
@@ -189,8 +193,11 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
         undivided = for_vllm and model["name"] in UNDIVIDED
         said = model["wholes"][i % len(wholes)] if undivided else one
         layer = _layer(said, "" if one["both_ways"] or one["latent"] else images)
-        made_by = {"vllm": vllm_layer, "sglang": sglang_layer}.get(given.server)
-        layer = made_by(layer, model["name"]) if made_by else layer
+        if for_vllm:
+            layer = vllm_layer(layer, model["name"])
+        elif given.server == "sglang":
+            unread = not model["encoder"] and said_of_text(model["config"], "is_causal") is False
+            layer = sglang_layer(layer, model["name"], unread)
         sharing = why_vllm_shares_not(wholes[i % len(wholes)], one["gpus"], given.dcp)
         asked = cache_of(given.server, model, given.kv_cache_dtype, layer.latent > 0)
         pages = given.page or [64 if layer.latent and for_vllm else _PAGES[given.server]]

@@ -130,8 +130,11 @@ def _why_no_layer(layer: Any) -> Optional[str]:
 
 
 def _layers_of(runner: Any) -> List[Any]:
-    """The model's layers of attention; of those that have the same kernels all."""
-    return [one for one in runner.model.modules() if isinstance(one, RadixAttention)]
+    """The model's layers of attention; of those that have the same kernels all. NOTE: models that
+    SGLang takes from transformers have theirs in a dictionary, which no walk over modules finds."""
+    beside = getattr(runner.model, "attention_instances", None) or {}
+    return [*(one for one in runner.model.modules() if isinstance(one, RadixAttention)),
+            *beside.values()]
 
 
 def _sinks_of(runner: Any, layer: Any) -> bool:

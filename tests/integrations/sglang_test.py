@@ -42,7 +42,7 @@ from sglang.srt.server_args import ServerArgs  # noqa: E402
 torch.cuda.is_available = have_gpu
 from attnjit import _mla  # noqa: E402
 from attnjit.integrations import sglang as integration  # noqa: E402
-from attnjit.integrations import _recorded, sglang_backend, sglang_drafts, sglang_service  # noqa: E402
+from attnjit.integrations import _layers, _recorded, sglang_backend, sglang_drafts, sglang_service  # noqa: E402
 from attnjit.integrations import sglang_tables  # noqa: E402
 
 ATTENTION_BACKEND_CHOICES = integration._module_of_lists().ATTENTION_BACKEND_CHOICES
@@ -692,6 +692,11 @@ def deterministic():
     reference.calls.clear()
     check(runner, backend, kind, batch, [1, 1], [40, 3])
     reference.check_calls(lambda: reference.calls[0]["partition_keys"] == 384)
+    # Parts are longer where prompts are whole: the memory for their results is of as many rows.
+    runner.model_config.context_len = 1 << 20
+    runner.server_args = types.SimpleNamespace(chunked_prefill_size=-1, max_prefill_tokens=16384)
+    assert sglang_backend.partition_keys(runner) == _layers.invariant_keys(
+        HEADS * DEPTH, 1 << 20, 1 << 20) > 384
     EXEC.deterministic.enable_deterministic_inference = False
 
 

@@ -201,8 +201,11 @@ def partition_keys(runner: Any) -> int:
         return 0
     layers = _layers_of(runner)
     elements = max((one.tp_q_head_num * one.v_head_dim for one in layers), default=1)
-    rows = max(1, getattr(runner.server_args, "chunked_prefill_size", None) or 8192)
-    return invariant_keys(elements, rows, runner.model_config.context_len)
+    arguments, context = runner.server_args, runner.model_config.context_len
+    rows = getattr(arguments, "chunked_prefill_size", None) or 8192
+    if rows < 0:  # prompts are whole
+        rows = max(getattr(arguments, "max_prefill_tokens", None) or 0, context)
+    return invariant_keys(elements, rows, context)
 
 
 def _arch(runner: Any) -> Optional[str]:

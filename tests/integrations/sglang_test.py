@@ -89,6 +89,7 @@ def runner_of(page_size, layers, windows=(), **changes):
 
 
 SPEC = types.SimpleNamespace(speculative_num_draft_tokens=None, speculative_eagle_topk=None)
+SCHEDULE = types.SimpleNamespace(chunked_prefill_size=8192, max_prefill_tokens=16384)
 EXEC = types.SimpleNamespace(
     deterministic=types.SimpleNamespace(enable_deterministic_inference=False))
 
@@ -694,9 +695,12 @@ def deterministic():
     reference.check_calls(lambda: reference.calls[0]["partition_keys"] == 384)
     # Parts are longer where prompts are whole: the memory for their results is of as many rows.
     runner.model_config.context_len = 1 << 20
-    runner.server_args = types.SimpleNamespace(chunked_prefill_size=-1, max_prefill_tokens=16384)
+    SCHEDULE.chunked_prefill_size = -1
     assert sglang_backend.partition_keys(runner) == _layers.invariant_keys(
         HEADS * DEPTH, 1 << 20, 1 << 20) > 384
+    SCHEDULE.chunked_prefill_size = 16384  # as SGLang chooses it by the GPU
+    assert sglang_backend.partition_keys(runner) == _layers.invariant_keys(
+        HEADS * DEPTH, 16384, 1 << 20) > 384
     EXEC.deterministic.enable_deterministic_inference = False
 
 
@@ -861,6 +865,7 @@ prewarmed = []
 reference.install()
 sglang_service.ask = prewarmed.extend
 sglang_backend.get_spec, sglang_backend.get_exec = lambda: SPEC, lambda: EXEC
+sglang_backend.get_schedule = lambda: SCHEDULE
 sglang_backend._arch = lambda runner: "sm_90a"
 torch.manual_seed(0)
 registration()

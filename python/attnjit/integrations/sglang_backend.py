@@ -20,7 +20,7 @@ from sglang.srt.layers.attention.triton_backend import TritonAttnBackend
 from sglang.srt.layers.radix_attention import AttentionType, RadixAttention
 from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
-from sglang.srt.runtime_context import get_exec, get_parallel, get_spec
+from sglang.srt.runtime_context import get_exec, get_parallel, get_schedule, get_spec
 
 from .. import AttnjitError, Mask, ScoreMod, paged_attention
 from .._device import architecture
@@ -201,10 +201,11 @@ def partition_keys(runner: Any) -> int:
         return 0
     layers = _layers_of(runner)
     elements = max((one.tp_q_head_num * one.v_head_dim for one in layers), default=1)
-    arguments, context = runner.server_args, runner.model_config.context_len
-    rows = getattr(arguments, "chunked_prefill_size", None) or 8192
+    # NOTE: a newer version's server_args have what was asked for, and not what became of it.
+    schedule, context = get_schedule(), runner.model_config.context_len
+    rows = schedule.chunked_prefill_size or 8192
     if rows < 0:  # prompts are whole
-        rows = max(getattr(arguments, "max_prefill_tokens", None) or 0, context)
+        rows = max(schedule.max_prefill_tokens, context)
     return invariant_keys(elements, rows, context)
 
 

@@ -46,7 +46,7 @@ asked = []
 vllm_service.ask = asked.extend
 FP8 = ("--kv-cache-dtype", "fp8")
 #: Layers whose cache is left in the model's type.
-SKIPPED = {"llama8b": [("0", "3")], "deepseek-16h": [("0",)], "mamba": [("5", "2")]}
+SKIPPED = {"llama8b": [("0", "3")], "gptoss": [("sliding_window",)], "deepseek-16h": [("0",)], "mamba": [("5", "2")]}
 
 
 def with_memory(function):
@@ -61,11 +61,17 @@ for module in (bloom, falcon):
     module._get_alibi_slopes = with_memory(module._get_alibi_slopes)
 
 
+def longest(folder):
+    """The most tokens of a request."""
+    said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return said.get("max_target_positions", 4096)
+
+
 def asked_by(folder, cache, ranks=1, backend="gloo", **options):
     """The specs that the layers of a model ask for on the first of so many ranks."""
     config = EngineArgs(model=str(folder), skip_tokenizer_init=True, load_format="dummy",
                         attention_backend="ATTNJIT", kv_cache_dtype=cache,
-                        **{"dtype": "bfloat16", "max_model_len": 4096, **options}).create_engine_config()
+                        **{"dtype": "bfloat16", "max_model_len": longest(folder), **options}).create_engine_config()
     config.parallel_config.tensor_parallel_size = config.parallel_config.world_size = ranks
     asked.clear()
     with set_current_vllm_config(config), set_default_torch_dtype(config.model_config.dtype):
@@ -160,7 +166,7 @@ def main(names):
             if name in (*shapes.WITH_LISTS, "mamba"):  # vLLM's own layers have no such mode
                 continue
             vllm_envs.VLLM_BATCH_INVARIANT = True
-            compare(name, folder, service, "auto", "--batch-invariant", "4096,2048,64",
+            compare(name, folder, service, "auto", "--batch-invariant", f"{longest(folder)},2048,64",
                     max_num_batched_tokens=2048, max_num_seqs=64, enable_chunked_prefill=True)
             del vllm_envs.VLLM_BATCH_INVARIANT
     print("vllm_keys: all right")

@@ -151,6 +151,11 @@ def images(folder):
         assert any(cut in one["code"] for one in found) == (config["model_type"] == "gemma4"), found
         assert not masks(config, "--images", "none") and not masks(config, server="transformers")
     assert len(masks(GEMMA3, "--images", "free")) == 2
+    ocr = {"model_type": "unlimited_ocr", "language_config": {
+        "model_type": "deepseek_v2", "num_attention_heads": 10, "hidden_size": 1280, "num_key_value_heads": 10,
+        "kv_lora_rank": None, "qk_nope_head_dim": 0, "qk_rope_head_dim": 0, "v_head_dim": 0, "use_mla": False}}
+    for more, window in (({}, 128), ({"rswa_window": 64}, 64)):
+        assert all(f"q_idx - kv_idx < {window})" in one["mask"]["code"] for one in specs(folder, {**ocr, **more}))
 
 
 def refusals(folder):
@@ -178,6 +183,8 @@ def refusals(folder):
             ({"model_type": "deepseek_v4"}, "sglang", (), "compressed rows"),
             ({"model_type": "whisper"}, "sglang", ("--page", "64"), "with --page-size 1"),
             ({"model_type": "whisper"}, "sglang", ("--page", "1"), ""),
+            ({"model_type": "llama", "rswa_window": None, "text_config": LLAMA}, "sglang", (), ""),
+            ({"model_type": "llava", "rswa_window": 64, "text_config": LLAMA}, "sglang", (), "R-SWA"),
             ({"model_type": "paligemma"}, "sglang", (), "in SGLang, which makes its layers otherwise"),
             ({**LLAMA, "quantization_config": {**COMPRESSED, "kv_cache_scheme": {**FLOAT8, "type": "int"}}}, "vllm",
              (), "a cache of int8 is not served"),

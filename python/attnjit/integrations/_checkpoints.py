@@ -105,6 +105,12 @@ def said_of_text(config: Dict[str, Any], name: str) -> Any:
     return _text_parts(config)[-1].get(name)
 
 
+def reference_window(config: Dict[str, Any]) -> int:
+    """The window behind the prompt that rows see whole (R-SWA), as vLLM reads it; 0: none."""
+    usual = 128 if config.get("model_type") in ("unlimited_ocr", "unlimited-ocr") else 0
+    return int(config.get("rswa_window") or usual)
+
+
 def _said(parts: List[Dict[str, Any]]) -> Optional[str]:
     """The type that the first of these says that says one; None: none does."""
     for part in parts:

@@ -11,11 +11,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional
 
 from .. import AttnjitError, UnsupportedError
 from .._abi import command_path
-from ._checkpoints import UNDIVIDED, Cache, cache_of, dtype_of, quantization_of, said_of_text
+from ._checkpoints import (UNDIVIDED, Cache, cache_of, dtype_of, quantization_of, reference_window,
+                           said_of_text)
 from ._layers import (DSV32, EIGHT_BITS, INVARIANT_LIST, SIXTEEN_BITS, TOKEN_SCALES, Layer, Server,
                       invariant_keys, non_causal_specs, vllm_layer, vllm_specs, why_vllm_refuses,
                       why_vllm_shares_not)
@@ -178,6 +180,9 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
     if given.server == "sglang" and OTHERWISE & {model["name"], model["config"].get("model_type")}:
         raise UnsupportedError(f"no manifest has the kernels of {model['name']} in SGLang, which makes its "
                                "layers otherwise: they are compiled at its start", code="unsupported")
+    if given.server != "vllm" and reference_window(model["config"]):
+        raise UnsupportedError(f"{given.server}: prompts that rows see whole beside a window (R-SWA) "
+                               "have manifests for vLLM alone", code="unsupported")
     if model["beyond_specs"] and given.server != "transformers":
         raise UnsupportedError(f"no manifest has the kernels of {model['name']}: {model['notes'][0]}",
                                code="unsupported")
@@ -194,7 +199,7 @@ def specs_of(model: Dict[str, Any], given: argparse.Namespace) -> List[Dict[str,
         said = model["wholes"][i % len(wholes)] if undivided else one
         layer = _layer(said, "" if one["both_ways"] or one["latent"] else images)
         if for_vllm:
-            layer = vllm_layer(layer, model["name"])
+            layer = replace(vllm_layer(layer, model["name"]), prefix_window=reference_window(model["config"]))
         elif given.server == "sglang":
             unread = not model["encoder"] and said_of_text(model["config"], "is_causal") is False
             layer = sglang_layer(layer, model["name"], unread)

@@ -248,7 +248,7 @@ def is_speech(config):
 
 def has_manifest(config):
     """Whether attnjit manifest knows all kernels of a model."""
-    return not (is_speech(config) or {"rswa_window", "canvas_length"} & config.keys())
+    return "rswa_window" not in config
 
 
 def is_encoder(config):

@@ -78,6 +78,7 @@ std::vector<Reach> listed(const std::vector<int>& numbers, int first, std::size_
 /// A list that has something of each layer, as 0 and 1.
 std::vector<Reach> switched(const std::vector<int>& switches, Reach off, Reach on) {
   std::vector<Reach> found;
+  found.reserve(switches.size());
   for (const int value : switches) found.push_back(value == 0 ? off : on);
   return found;
 }

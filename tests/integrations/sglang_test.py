@@ -194,8 +194,11 @@ def refusals():
     deep = layer_of()
     deep.qk_head_dim = deep.v_head_dim = 520
     ahead = layer_of(attn_type=AttentionType.DECODER_BIDIRECTIONAL)
+    minicpm3 = types.SimpleNamespace(is_encoder_decoder=False, hf_config=None, kv_lora_rank=256,
+                                     qk_rope_head_dim=32)
     for layers_of_it, changes, text in (
             (layer, dict(model_config=encoder), "--page-size 1"),
+            (layer, dict(model_config=minicpm3, use_mla_backend=True), "rope"),
             (layer, dict(model_config=lists), "but those of DSA"),
             (layer, dict(dtype=torch.float32), "torch.float32"),
             (layer, dict(kv_cache_dtype=torch.float8_e5m2), "float8_e5m2"),

@@ -157,7 +157,8 @@ def layer_of(layer: Any, runner: Any, sinks: bool) -> Layer:
     if runner.use_mla_backend:  # NOTE: two modules are one layer's: over the cache, and of prompts
         config = runner.model_config
         latent, rope = config.kv_lora_rank, config.qk_rope_head_dim
-        depths = (config.qk_nope_head_dim + rope, config.v_head_dim)
+        if hasattr(config, "qk_nope_head_dim"):  # MiniCPM3's has none
+            depths = (config.qk_nope_head_dim + rope, config.v_head_dim)
     return Layer(
         layer.tp_q_head_num, layer.tp_q_head_num if latent else layer.tp_k_head_num, *depths,
         window, float(layer.logit_cap or 0.0), sinks,
